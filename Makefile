@@ -1,0 +1,38 @@
+# make demo   set up and run the demonstration        make test   set up and run every test
+# make lint   ruff and mypy                           make bench  the benchmarks of benchmarks/
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+STAMP := .venv/installed
+
+.PHONY: demo test lint bench constraints clean
+
+demo: $(STAMP)
+	$(BIN)/excora demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+# One environment for every target; a change of these files, and nothing else, installs again.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[app,export,dev]' --constraint constraints.txt
+	@touch $@
+
+# Solves all extras together in a throw-away environment and writes the pins.
+constraints:
+	rm -rf .venv-solve && $(PYTHON) -m venv .venv-solve
+	.venv-solve/bin/python -m pip install --quiet torch==2.13.0
+	.venv-solve/bin/python -m pip install --quiet '.[app,compare,spatial,tune,export,dev]'
+	{ head -2 constraints.txt; .venv-solve/bin/python -m pip freeze --exclude excora | sed 's/+cpu//'; } > constraints.new
+	mv constraints.new constraints.txt && rm -rf .venv-solve
+
+clean:
+	rm -rf .venv .venv-solve .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,50 @@
+"""Excora: extrapolative correlation attention.
+
+The public names, loaded on first use (PEP 562): a torch-only environment can use every core name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ECAPool": "pooling",
+    "MeanPool": "pooling",
+    "SoftmaxPool": "pooling",
+    "GatedPool": "pooling",
+    "Pooled": "pooling",
+    "parameter_groups": "pooling",
+    "ExtrapolativeAttention": "attention",
+    "extrapolate_": "convert",
+    "PearsonLoss": "losses",
+    "DispersionNormalizedPearsonLoss": "losses",
+    "ConcordanceLoss": "losses",
+    "JointLoss": "losses",
+    "pearson": "moments",
+    "concordance": "moments",
+    "mse_decomposition": "moments",
+    "dispersion": "functional",
+    "eca_pool": "fused",
+    "PearsonCorrelation": "metrics",
+    "CorrelationSummary": "metrics",
+    "Ragged": "ragged",
+    "penalties": "reduce",
+    "accumulate_backward": "reduce",
+}
+
+__all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'excora' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"excora.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""Pure tensor functions of one batch of bags: masked mean and softmax, dispersion, hull radius, gain, temperature.
+
+Shapes: ``h`` is (bags, elements, dim), ``mask`` is boolean (bags, elements) with True for a real element,
+a *bag* is one row of the first axis. Every function is finite for every input whose real elements are finite:
+an empty bag gives zeros, and what stands in padding (NaN included) reaches neither values nor gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from excora.errors import InputError
+
+
+def check_bags(h: Tensor, mask: Tensor | None) -> None:
+    """Raise unless ``h`` is floating (bags, elements, dim) and ``mask`` boolean (bags, elements)."""
+    if h.dim() != 3 or not h.is_floating_point():
+        raise InputError(
+            f"h must be a floating tensor of shape (bags, elements, dim), got {h.dtype} of shape {tuple(h.shape)}; "
+            "one bag needs h[None]"
+        )
+    if mask is not None and (mask.dtype != torch.bool or mask.shape != h.shape[:2]):
+        raise InputError(
+            f"mask must be boolean of shape {tuple(h.shape[:2])} with True for a real element, "
+            f"got {mask.dtype} of shape {tuple(mask.shape)}"
+        )
+
+
+#: The components' switches, the same for pools and attention layers; None switches one off.
+Residual = Literal["free", "paper"] | None
+Temperature = Literal["learned"] | tuple[float, float] | None  # a pair is the paper's fixed (T_min, beta)
+Scale = Literal["sqrt_dim", "paper"]
+
+
+def check_form(residual: Residual, temperature: Temperature, cap: float, scale: Scale) -> None:
+    """Raise unless the switches of gain and temperature are among those that exist."""
+    if residual not in ("free", "paper", None):
+        raise InputError(f"residual must be 'free', 'paper' or None, got {residual!r}")
+    if isinstance(temperature, tuple):
+        if len(temperature) != 2 or min(temperature) < 0.0:
+            raise InputError(f"a fixed temperature is a pair (t_min, beta) of numbers >= 0, got {temperature}")
+    elif temperature not in ("learned", None):
+        raise InputError(f"temperature must be 'learned', a pair (t_min, beta) or None, got {temperature!r}")
+    if not cap > 1.0:
+        raise InputError(f"cap, the largest gamma, must be above 1, got {cap}")
+    if scale not in ("sqrt_dim", "paper"):
+        raise InputError(f"scale must be 'sqrt_dim' or 'paper', got {scale!r}")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Statistics never run in half precision: float16 and bfloat16 become float32, the rest stays."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def blank_padding(h: Tensor, mask: Tensor | None) -> Tensor:
+    """Zero in place of whatever stands in padding, so that NaN there reaches neither a value nor a gradient."""
+    return h if mask is None else h.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def element_count(like: Tensor, mask: Tensor | None, elements: int) -> Tensor:
+    """Real elements of each bag, at least 1 (so that it can divide), in the dtype of ``like``: (bags, 1)."""
+    if mask is None:
+        return like.new_full((like.shape[0], 1), max(elements, 1))
+    return mask.sum(1, keepdim=True).clamp_min(1).to(like.dtype)
+
+
+def masked_mean(h: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean over the real elements: mu_s = (1/n_s) sum_i h_si, (bags, dim); zero for an empty bag.
+
+    >>> masked_mean(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[True, True, False]]))
+    tensor([[2.]])
+    """
+    check_bags(h, mask)
+    h = blank_padding(at_least_float32(h), mask)
+    return h.sum(1) / element_count(h, mask, h.shape[1])
+
+
+def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last axis among real elements: alpha_i = exp(z_i) / sum_j exp(z_j).
+
+    A row without a real element gives zero weights, and no NaN forward or backward.
+
+    >>> masked_softmax(torch.zeros(1, 3), torch.tensor([[True, True, False]]))
+    tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    logits = at_least_float32(logits)
+    if logits.shape[-1] == 0:
+        return logits
+    if mask is None:
+        return torch.softmax(logits, -1)
+    # The lowest finite number, not -inf: a row of -inf would be NaN. The second fill empties such a row.
+    lowest = torch.finfo(logits.dtype).min
+    return torch.softmax(logits.masked_fill(~mask, lowest), -1).masked_fill(~mask, 0.0)
+
+
+def squared_deviations(h: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Squared distance of each element from its bag's mean, ||h_si - mu_s||^2: (bags, elements), 0 in padding.
+
+    Two passes: centred once by the rounded mean, and once more by the mean of what is left. One pass in float32
+    is off by a percent for a homogeneous bag far from zero.
+    """
+    check_bags(h, mask)
+    h = blank_padding(at_least_float32(h), mask)
+    count = element_count(h, mask, h.shape[1]).unsqueeze(-1)
+    centred = blank_padding(h - h.sum(1, keepdim=True) / count, mask)
+    centred = blank_padding(centred - centred.sum(1, keepdim=True) / count, mask)
+    return centred.square().sum(-1)
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0 instead of infinite."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+
+
+def dispersion(h: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Within-bag dispersion sigma_s = sqrt(mean_i ||h_si - mu_s||^2): (bags,); zero for an empty or constant bag.
+
+    >>> dispersion(torch.tensor([[[-1.0], [1.0]]]))
+    tensor([1.])
+    """
+    deviations = squared_deviations(h, mask)
+    return safe_sqrt(deviations.sum(1) / element_count(deviations, mask, h.shape[1]).squeeze(1))
+
+
+def hull_radius(h: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Hull radius R_s = max_i ||h_si - mu_s||: (bags,); zero for an empty or constant bag.
+
+    >>> hull_radius(torch.tensor([[[0.0], [0.0], [3.0]]]))
+    tensor([2.])
+    """
+    deviations = squared_deviations(h, mask)
+    if deviations.shape[1] == 0:
+        return deviations.sum(1)
+    return safe_sqrt(deviations.amax(1))
+
+
+def free_gain(raw: Tensor, cap: float) -> Tensor:
+    """Our gain: gamma = cap / (1 + (cap - 1) exp(-raw)), in (0, cap), exactly 1 at raw = 0.
+
+    Written as 1 + (cap - 1)(1 - e) / (1 + (cap - 1) e) with e = exp(-raw), so that raw = 0 gives 1 to the last bit.
+
+    >>> free_gain(torch.tensor([0.0, 30.0]), 4.0)
+    tensor([1., 4.])
+    """
+    # DIFF: the paper's gain cannot go below 1, so it cannot shrink toward the mean where attention over-reacts.
+    raw = raw.clamp(-30.0, 30.0)
+    return 1.0 - (cap - 1.0) * torch.expm1(-raw) / (1.0 + (cap - 1.0) * torch.exp(-raw))
+
+
+def paper_gain(raw: Tensor, cap: float = math.inf) -> Tensor:
+    """The paper's gain: gamma = min(1 + softplus(raw), cap); 1.69 at raw = 0.
+
+    >>> paper_gain(torch.tensor([-50.0, 50.0]), 2.0)
+    tensor([1., 2.])
+    """
+    return (1.0 + torch.nn.functional.softplus(raw)).clamp_max(cap)
+
+
+def power_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
+    """Our temperature: tau = T (1 + spread)^beta; beta = 0 is one temperature for all, beta = 1 the paper's line.
+
+    >>> power_temperature(torch.tensor([0.0, 3.0]), torch.tensor(1.0), torch.tensor(0.5))
+    tensor([1., 2.])
+    """
+    # DIFF: the paper's T_min + beta * spread turns negative when beta is learned freely; this one cannot.
+    return base * torch.exp(slope * torch.log1p(spread))
+
+
+def linear_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
+    """The paper's temperature: tau = T_min + beta * spread; 0 only for a constant bag with T_min = 0.
+
+    >>> linear_temperature(torch.tensor([0.0, 3.0]), torch.tensor(0.5), torch.tensor(2.0))
+    tensor([0.5000, 6.5000])
+    """
+    return base + slope * spread

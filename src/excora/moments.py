@@ -1,0 +1,291 @@
+"""Centred statistics of prediction and target: pearson, concordance, mse_decomposition; masked, weighted, mergeable.
+
+Shapes: ``prediction`` and ``target`` are both (n,), both (n, 1) or both (n, targets). Statistics run over the first
+axis, so a result has shape ``prediction.shape[1:]``: one number a target. ``mask`` is boolean with True for a known
+label, ``weight`` is non-negative, each of shape (n,), (n, 1) or (n, targets); a weight of 2 equals a repeated row, a
+weight of 0 a masked one. Whatever stands under the mask (NaN included) reaches neither values nor gradients.
+All statistics are population statistics (divided by the total weight), in float32 or better.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from excora.errors import InputError
+from excora.functional import at_least_float32, safe_sqrt
+from excora.reduce import all_reduce_sum, is_distributed
+
+TOLERANCE = 4.0  # in units of machine epsilon: a standard deviation up to 4 eps |mean| is rounding, not spread
+
+
+class Moments(NamedTuple):
+    """Weighted moments of a batch, each (targets,): x is the prediction, y the target.
+
+    Variances and covariance are those of x / scale_x and y / scale_y, with the mean absolute deviations as scales,
+    which are constants to autograd: so float32 suffices from 1e-18 to 1e18, and for a spread far below the mean.
+    """
+
+    offset: Tensor  # mean(x) - mean(y)
+    variance_x: Tensor
+    variance_y: Tensor
+    covariance: Tensor
+    defined: Tensor  # boolean: both standard deviations exceed 4 eps |mean|, which takes at least two samples
+    scale_x: Tensor
+    scale_y: Tensor
+    weight: Tensor  # total weight W
+
+    def pearson(self) -> Tensor:
+        """Correlation rho = cov / (sigma_yhat sigma_y); 0 with zero gradient where undefined."""
+        # `where` before the division: after it, the gradient of the branch not taken would be NaN.
+        product = torch.where(self.defined, self.variance_x * self.variance_y, 1.0)
+        return torch.where(self.defined, self.covariance * product.rsqrt(), 0.0).clamp(-1.0, 1.0)
+
+    def concordance(self) -> Tensor:
+        """Concordance 2 cov / (sigma_yhat^2 + sigma_y^2 + offset^2); 0 with zero gradient where undefined."""
+        unit = torch.maximum(self.scale_x, self.scale_y)
+        ratio_x, ratio_y = self.scale_x / unit, self.scale_y / unit
+        squares = ratio_x.square() * self.variance_x + ratio_y.square() * self.variance_y
+        squares = torch.where(self.defined, squares + (self.offset / unit).square(), 1.0)
+        return torch.where(self.defined, 2.0 * ratio_x * ratio_y * self.covariance / squares, 0.0).clamp(-1.0, 1.0)
+
+
+class _Frame(NamedTuple):
+    """Where the data of a batch lie, per target: constants to autograd, as no moment in Moments depends on them."""
+
+    weight: Tensor
+    divisor: Tensor
+    shift_x: Tensor
+    shift_y: Tensor
+    scale_x: Tensor
+    scale_y: Tensor
+
+
+def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> tuple[_Frame, Tensor, Tensor]:
+    """The frame (shift: the rounded mean, scale: the mean absolute deviation), and x and y less their shifts."""
+    count = x.new_full((x.shape[1],), x.shape[0]) if w is None else w.sum(0)
+    weight, sum_x, sum_y = _total(reduce, count, _sum(x, w), _sum(y, w))
+    divisor = _positive(weight)
+    shift_x, shift_y = sum_x / divisor, sum_y / divisor
+    a, b = x - shift_x, y - shift_y
+    spread_x, spread_y = _total(reduce, _sum(a.abs(), w), _sum(b.abs(), w))
+    return _Frame(weight, divisor, shift_x, shift_y, _positive(spread_x / divisor), _positive(spread_y / divisor)), a, b
+
+
+def _in_frame(a: Tensor, b: Tensor, w: Tensor | None, f: _Frame, reduce: bool) -> tuple[Moments, Tensor, Tensor]:
+    """Moments from a = (x - shift_x) / scale_x and b, and what rounding of the shifts left as means of a and b."""
+    wa, wb = (a, b) if w is None else (w * a, w * b)
+    sums = wa.sum(0), wb.sum(0), (wa * a).sum(0), (wb * b).sum(0), (wa * b).sum(0)
+    rest_x, rest_y, xx, yy, xy = (total / f.divisor for total in _total(reduce, *sums))
+    # The second of two passes: without the rest, a mean far from zero would cost half of the digits.
+    variance_x, variance_y = _minus(xx, rest_x, rest_x), _minus(yy, rest_y, rest_y)
+    covariance = _minus(xy, rest_x, rest_y)
+    offset = _minus(torch.addcmul(f.shift_x - f.shift_y, f.scale_x, rest_x), f.scale_y, rest_y)
+    above_x = _above_noise(variance_x, f.shift_x / f.scale_x)
+    above_y = _above_noise(variance_y, f.shift_y / f.scale_y)
+    # Not `> 0`: a NaN among the inputs must come out as NaN, not pass as an undefined target.
+    defined = (torch.minimum(above_x, above_y) <= 0).logical_not()
+    m = Moments(offset, variance_x, variance_y, covariance, defined, f.scale_x, f.scale_y, f.weight)
+    return m, rest_x, rest_y
+
+
+class _Moments(torch.autograd.Function):
+    """(x, y) -> the fields of Moments, of which only the first four carry a gradient.
+
+    In units of scale_x, d variance_x = 2 (a - rest_a) w/W and d covariance = (b - rest_b) w/W; d offset/dx = w/W.
+    Backward uses the a and b of forward, except where it is itself differentiated: they carry no graph, so there
+    it takes the inputs again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> Moments:
+        frame, a, b = _frame(x, y, w, reduce)
+        m, rest_a, rest_b = _in_frame(a.div_(frame.scale_x), b.div_(frame.scale_y), w, frame, reduce)
+        ctx.reduce = reduce
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*m[4:])
+        ctx.save_for_backward(x, y, w, a, b, rest_a, rest_b, *frame[1:])
+        return m
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x, y, w, a, b, rest_a, rest_b, divisor, shift_x, shift_y, scale_x, scale_y = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            a, b = (x - shift_x) / scale_x, (y - shift_y) / scale_y
+            rest_a, rest_b = (total / divisor for total in _total(ctx.reduce, _sum(a, w), _sum(b, w)))
+        filled = (torch.zeros_like(divisor) if grad is None else grad for grad in grads[:4])
+        offset, own_x, own_y, other = _total(ctx.reduce, *filled)
+        grad_x = grad_y = None
+        # First by the scale, then by the weight: the other order may leave the range of float32.
+        if ctx.needs_input_grad[0]:
+            own, cross = 2.0 * own_x / scale_x / divisor, other / scale_x / divisor
+            grad_x = _pull(offset / divisor, own, cross, (a, b), (rest_a, rest_b), w)
+        if ctx.needs_input_grad[1]:
+            own, cross = 2.0 * own_y / scale_y / divisor, other / scale_y / divisor
+            grad_y = _pull(-offset / divisor, own, cross, (b, a), (rest_b, rest_a), w)
+        return grad_x, grad_y, None, None
+
+
+def _pull(
+    mean: Tensor, own: Tensor, other: Tensor, z: tuple[Tensor, Tensor], rest: tuple[Tensor, Tensor], w: Tensor | None
+) -> Tensor:
+    """w (mean + own (z_0 - rest_0) + other (z_1 - rest_1)), in two passes over the data."""
+    constant = _minus(_minus(mean, own, rest[0]), other, rest[1])
+    grad = torch.addcmul(constant, z[0], own).addcmul_(z[1], other)
+    return grad if w is None else grad.mul_(w)
+
+
+def _positive(z: Tensor) -> Tensor:
+    """What can divide: 1 in place of zero and of what is too small to have an inverse."""
+    return torch.where(z < torch.finfo(z.dtype).tiny, 1.0, z)
+
+
+def _minus(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return torch.addcmul(c, a, b, value=-1.0)
+
+
+def _above_noise(variance: Tensor, mean: Tensor) -> Tensor:
+    return torch.addcmul(variance, mean, mean, value=-((TOLERANCE * torch.finfo(mean.dtype).eps) ** 2))
+
+
+def _sum(z: Tensor, w: Tensor | None) -> Tensor:
+    return (z if w is None else z * w).sum(0)
+
+
+def _total(reduce: bool, *parts: Tensor) -> tuple[Tensor, ...]:
+    """The parts, on request summed over the ranks: then every rank must call it, whatever its share of the batch."""
+    return all_reduce_sum(torch.stack(parts)).unbind() if reduce and is_distributed() else parts
+
+
+def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> Moments:
+    """Moments of what :func:`columns` returned; ``reduce`` makes them those of the global batch, over all ranks.
+
+    With ``reduce`` forward and backward are collective: every rank calls both, a rank without samples included.
+    """
+    if not torch.compiler.is_compiling():
+        return Moments(*_Moments.apply(x, y, w, reduce))
+    # A compiler derives and fuses the backward by itself.
+    frame, _, _ = _frame(x.detach(), y.detach(), w, reduce)
+    return _in_frame((x - frame.shift_x) / frame.scale_x, (y - frame.shift_y) / frame.scale_y, w, frame, reduce)[0]
+
+
+def squared_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, reduce: bool = False) -> Tensor:
+    """sum_i w_i (x_i - y_i)^2 / weight, (targets,): from the differences, so that nothing cancels; 0 for no weight."""
+    # The root goes in before the square: the sum of squares would overflow where the mean does not.
+    difference = (x - y) * _positive(weight).rsqrt()
+    return _total(reduce, _sum(difference.square(), w))[0]
+
+
+def columns(
+    prediction: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Check the arguments and return x, y (n, targets) in float32 or better, blank where masked, and the weights.
+
+    Weights are None (all equal) or (n, targets), the mask merged in.
+    """
+    if not prediction.is_floating_point() or prediction.dim() not in (1, 2):
+        raise InputError(
+            "prediction must be a floating tensor of shape (n,), (n, 1) or (n, targets), "
+            f"got {prediction.dtype} of shape {tuple(prediction.shape)}"
+        )
+    if prediction.shape != target.shape:
+        raise InputError(
+            f"prediction and target must have one shape, got {tuple(prediction.shape)} and {tuple(target.shape)}: "
+            "broadcasting them would compare every sample with every other; use squeeze(1) or unsqueeze(1)"
+        )
+    dtype = torch.promote_types(at_least_float32(prediction).dtype, target.dtype)
+    x, y = (t.to(dtype) if t.dim() == 2 else t.to(dtype).unsqueeze(1) for t in (prediction, target))
+    w = _merged_weights(x, mask, weight)
+    if w is None:
+        return x, y, None
+    blank = w == 0
+    return x.masked_fill(blank, 0.0), y.masked_fill(blank, 0.0), w
+
+
+def _merged_weights(x: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor | None:
+    """Mask and sample weight as one (n, targets) tensor, or None where neither is given."""
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise InputError(f"mask must be boolean with True for a known label, got {mask.dtype}")
+        mask = _expanded("mask", mask, x)
+    if weight is None:
+        return None if mask is None else mask.to(x.dtype)
+    if weight.requires_grad:
+        raise InputError("weight must be a constant, got a tensor that requires a gradient; use weight.detach()")
+    w = _expanded("weight", weight, x).to(x.dtype)
+    if mask is not None:
+        w = w.masked_fill(~mask, 0.0)
+    valid = (w >= 0) & w.isfinite()
+    # Reading a value back would stall an accelerator and break a compiled graph: there, invalid weights count as 0.
+    if w.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(valid.all()):
+        raise InputError(f"weight must be finite and not negative, got {w[~valid][0].item()}; mask such rows instead")
+    return torch.where(valid, w, 0.0)
+
+
+def _expanded(name: str, t: Tensor, x: Tensor) -> Tensor:
+    """``t`` of shape (n,), (n, 1) or (n, targets) as (n, targets)."""
+    column = t.unsqueeze(1) if t.dim() == 1 else t
+    if column.dim() != 2 or column.shape[0] != x.shape[0] or column.shape[1] not in (1, x.shape[1]):
+        raise InputError(
+            f"{name} must have shape ({x.shape[0]},), ({x.shape[0]}, 1) or {tuple(x.shape)}, got {tuple(t.shape)}"
+        )
+    return column.expand_as(x)
+
+
+def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+    """Pearson correlation rho = cov(yhat, y) / (sigma_yhat sigma_y) of this process's samples, per target.
+
+    Where it is undefined (fewer than 2 samples, or a standard deviation of prediction or target of at most 4 machine
+    epsilons of its mean) it is 0 with zero gradient. Shapes as stated at the top of this module.
+
+    >>> pearson(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2.0, 4.0, 8.0]))
+    tensor(1.)
+    >>> pearson(torch.tensor([[1.0, 5.0], [2.0, 5.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0]]))
+    tensor([-1.,  0.])
+    """
+    return moments(*columns(prediction, target, mask, weight)).pearson().reshape(prediction.shape[1:])
+
+
+def concordance(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
+    """Concordance 2 cov(yhat, y) / (sigma_yhat^2 + sigma_y^2 + (mean yhat - mean y)^2) of this process, per target.
+
+    A correlation that also asks for the target's mean and scale. Undefined, and then 0, where :func:`pearson` is.
+
+    >>> concordance(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]))
+    tensor(0.6667)
+    """
+    return moments(*columns(prediction, target, mask, weight)).concordance().reshape(prediction.shape[1:])
+
+
+class MSEDecomposition(NamedTuple):
+    """The three terms of the mean squared error and the error itself, each of shape ``prediction.shape[1:]``."""
+
+    offset: Tensor
+    scale: Tensor
+    correlation: Tensor
+    mse: Tensor
+
+
+def mse_decomposition(
+    prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
+) -> MSEDecomposition:
+    """MSE = (mean yhat - mean y)^2 + (sigma_yhat - sigma_y)^2 + 2 sigma_y sigma_yhat (1 - rho), per target (Prop 2.1).
+
+    ``mse`` comes from the differences, not from the terms. A constant prediction or target has the terms of its zero
+    standard deviation; no samples give zeros.
+
+    >>> mse_decomposition(torch.tensor([1.0, 3.0]), torch.tensor([0.0, 4.0]))  # doctest: +ELLIPSIS
+    MSEDecomposition(offset=tensor(0.), scale=tensor(1.), correlation=tensor(0.), mse=tensor(1.0...))
+    """
+    x, y, w = columns(prediction, target, mask, weight)
+    m = moments(x, y, w)
+    sigma_x, sigma_y = m.scale_x * safe_sqrt(m.variance_x), m.scale_y * safe_sqrt(m.variance_y)
+    terms = (
+        m.offset.square(),
+        (sigma_x - sigma_y).square(),
+        2.0 * sigma_x * sigma_y * (1.0 - m.pearson()),
+        squared_error(x, y, w, m.weight),
+    )
+    return MSEDecomposition(*(term.reshape(prediction.shape[1:]) for term in terms))

@@ -1,0 +1,7 @@
+"""Pools: one file a family, every pool with the same call and the same result."""
+
+from excora.pooling.base import Pool, Pooled, parameter_groups
+from excora.pooling.eca import ECAPool
+from excora.pooling.plain import GatedPool, GatedScorer, MeanPool, SoftmaxPool
+
+__all__ = ["ECAPool", "GatedPool", "GatedScorer", "MeanPool", "Pool", "Pooled", "SoftmaxPool", "parameter_groups"]

@@ -1,0 +1,101 @@
+"""What every pool shares: the call, the result, the scorer's call, attention dropout, and the optimiser's groups."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from excora.errors import InputError
+from excora.functional import at_least_float32
+from excora.ragged import Ragged
+from excora.reduce import Penalty
+
+
+class Pooled(NamedTuple):
+    """What a pool returns, whatever its kind."""
+
+    value: Tensor  #: the pooled embedding, (bags, dim), in the dtype of the input
+    weights: Tensor  #: attention weights, differentiable: (bags, elements), or (total,) for a :class:`Ragged`
+    penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
+    details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, radius, logits
+
+
+class Pool(nn.Module):
+    """Base of the pools: ``pool(h, mask=None)`` with h (bags, elements, dim) or a :class:`Ragged` in place of both."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        if dim < 1:
+            raise InputError(f"dim must be a positive width of the elements, got {dim}")
+        self.dim = dim
+
+    def check(self, h: Tensor | Ragged, mask: Tensor | None) -> None:
+        """Raise unless the input is a batch of bags of this pool's width, as a padded tensor or a ragged batch."""
+        if isinstance(h, Ragged):
+            if mask is not None:
+                raise InputError("a Ragged carries its lengths: pass no mask with it")
+            if h.values.dim() != 2 or not h.values.is_floating_point():
+                raise InputError(
+                    f"the values of a Ragged must be floating of shape (total, {self.dim}), "
+                    f"got {h.values.dtype} of shape {tuple(h.values.shape)}"
+                )
+            width = h.values.shape[1]
+        else:
+            width = h.shape[-1]
+        if width != self.dim:
+            raise InputError(f"this pool was made for elements of width {self.dim}, got {width}")
+
+    def __call__(self, h: Tensor | Ragged, mask: Tensor | None = None) -> Pooled:
+        """Pool each bag."""
+        return super().__call__(h, mask)
+
+    def extra_repr(self) -> str:
+        """The width, in ``print(pool)``."""
+        return f"dim={self.dim}"
+
+
+def score(scorer: nn.Module, h: Tensor) -> Tensor:
+    """The scorer's logits, one per element, in float32 or better; (..., 1) and (...) are both fine."""
+    logits = at_least_float32(scorer(h))
+    logits = logits.squeeze(-1) if logits.dim() == h.dim() else logits
+    if logits.shape != h.shape[:-1]:
+        raise InputError(
+            f"a scorer must give one logit per element, shape {tuple(h.shape[:-1])} or {(*h.shape[:-1], 1)}, "
+            f"got {tuple(logits.shape)} from {type(scorer).__name__}"
+        )
+    return logits
+
+
+def attention_dropout(h: Tensor | Ragged, mask: Tensor | None, p: float) -> Tensor | None:
+    """Which elements stay in the softmax, one boolean per element; None when none is dropped.
+
+    Dropping weights and dividing by what is left is a softmax over the kept elements, so that is how it is done.
+    A bag that would lose all its elements keeps them all.
+    """
+    if p == 0.0:
+        return None
+    if isinstance(h, Ragged):
+        keep = torch.rand(h.values.shape[0], device=h.values.device) >= p
+        bag = h.bag_index()
+        kept = torch.zeros(len(h), device=bag.device).index_add(0, bag, keep.float())
+        return keep | (kept == 0)[bag]
+    keep = torch.rand(h.shape[:2], device=h.device) >= p
+    kept_any = (keep if mask is None else keep & mask).any(1, keepdim=True)
+    return keep | ~kept_any
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for an optimiser that keep weight decay off gamma and temperature: decay would pull them off their start.
+
+    >>> from excora import ECAPool
+    >>> optimizer = torch.optim.AdamW(parameter_groups(ECAPool(8), weight_decay=0.01))
+    >>> [group["weight_decay"] for group in optimizer.param_groups]
+    [0.01, 0.0]
+    """
+    found = (getattr(module, "extrapolation_parameters", None) for module in model.modules())
+    ours = {id(parameter): parameter for named in found if callable(named) for parameter in named()}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in ours]
+    groups = [{"params": rest, "weight_decay": weight_decay}, {"params": list(ours.values()), "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]

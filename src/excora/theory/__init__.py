@@ -1,0 +1,56 @@
+"""Closed forms and bounds, each a function with its formula; ``docs/theory.md`` says which statement is which."""
+
+from excora.moments import MSEDecomposition, mse_decomposition
+from excora.theory.ceilings import (
+    achievable_ceiling,
+    best_in_box,
+    cosine_change_bound,
+    dispersion_interval,
+    element_deviation_bound,
+    hull_bound,
+    hull_ceiling,
+    prediction_range,
+    prediction_shift_bound,
+    rms_over_bags,
+    standardised_bound,
+)
+from excora.theory.plateau import (
+    Bound,
+    affine_pcc,
+    gradient_bound,
+    gradient_ratio,
+    gradient_ratio_bound,
+    mse_factor,
+    mse_gradient,
+    pcc_factor,
+    pcc_gradient,
+    sensitivity,
+    softmax_jacobian,
+)
+
+__all__ = [
+    "Bound",
+    "MSEDecomposition",
+    "achievable_ceiling",
+    "affine_pcc",
+    "best_in_box",
+    "cosine_change_bound",
+    "dispersion_interval",
+    "element_deviation_bound",
+    "gradient_bound",
+    "gradient_ratio",
+    "gradient_ratio_bound",
+    "hull_bound",
+    "hull_ceiling",
+    "mse_decomposition",
+    "mse_factor",
+    "mse_gradient",
+    "pcc_factor",
+    "pcc_gradient",
+    "prediction_range",
+    "prediction_shift_bound",
+    "rms_over_bags",
+    "sensitivity",
+    "softmax_jacobian",
+    "standardised_bound",
+]

@@ -1,0 +1,24 @@
+"""Shared set-up of the tests. The environment is set before torch is imported anywhere."""
+
+from __future__ import annotations
+
+import os
+
+# Some CPUs die on a bf16 matmul with an illegal instruction unless oneDNN is told to stay below AMX.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "excora", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("excora")
+torch.set_num_threads(1)  # two test workers share two cores
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)

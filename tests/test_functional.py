@@ -1,0 +1,127 @@
+"""functional: masked mean and softmax, dispersion, hull radius, gain, temperature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.pooling import eca_bag
+from torch.autograd import gradcheck, gradgradcheck
+
+from excora import functional as F
+from excora.errors import InputError
+
+
+def bags(seed: int = 0, shape: tuple[int, int, int] = (4, 6, 3)) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    h = torch.randn(shape, generator=generator, dtype=torch.float64)
+    mask = torch.rand(shape[:2], generator=generator) > 0.4
+    mask[0] = False
+    return h, mask
+
+
+@given(st.integers(0, 10_000), st.sampled_from([(3, 5, 2), (1, 1, 1), (2, 7, 4), (0, 3, 2), (3, 0, 2)]))
+def test_statistics_equal_the_oracle(seed, shape):
+    generator = torch.Generator().manual_seed(seed)
+    h = torch.randn(shape, generator=generator, dtype=torch.float64)
+    mask = torch.rand(shape[:2], generator=generator) > 0.4
+    results = (F.masked_mean(h, mask), F.dispersion(h, mask), F.hull_radius(h, mask))
+    for s in range(shape[0]):
+        expected = eca_bag(h[s][mask[s]].numpy(), np.zeros(int(mask[s].sum())), 1.0, 1.0)
+        np.testing.assert_allclose(results[0][s].numpy(), expected.mean, atol=1e-12)
+        np.testing.assert_allclose(results[1][s].item(), expected.dispersion, atol=1e-12)
+        np.testing.assert_allclose(results[2][s].item(), expected.radius, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [F.masked_mean, F.dispersion, F.hull_radius])
+def test_gradients(function):
+    h, mask = bags()
+    h.requires_grad_()
+    assert gradcheck(lambda x: function(x, mask), (h,))
+    assert gradgradcheck(lambda x: function(x, mask), (h,))
+
+
+@pytest.mark.parametrize("function", [F.masked_mean, F.dispersion, F.hull_radius])
+def test_nan_in_padding_leaks_neither_into_value_nor_gradient(function):
+    h, mask = bags()
+    dirty = torch.where(mask.unsqueeze(-1), h, torch.nan).requires_grad_()
+    clean = h.clone().requires_grad_()
+    function(dirty, mask).sum().backward()
+    function(clean, mask).sum().backward()
+    assert torch.equal(function(dirty, mask), function(clean, mask))
+    assert torch.equal(dirty.grad, clean.grad)
+
+
+@pytest.mark.parametrize("function", [F.dispersion, F.hull_radius])
+def test_constant_bag_has_zero_spread_and_zero_gradient(function):
+    h = torch.full((2, 3, 4), 7.1, requires_grad=True)
+    out = function(h)
+    out.sum().backward()
+    assert torch.equal(out, torch.zeros(2))
+    assert torch.equal(h.grad, torch.zeros_like(h))
+
+
+@pytest.mark.parametrize("dim", [1, 16, 512])
+def test_dispersion_of_a_homogeneous_bag_far_from_zero(dim):
+    centre = torch.randn(dim)
+    h = (centre * (1e3 / centre.norm()) + torch.randn(8, 500, dim) * (1e-3 / dim**0.5)).float()
+    exact = F.dispersion(h.double())
+    assert ((F.dispersion(h).double() - exact).abs() / exact).max() < 1e-5
+
+
+def test_masked_softmax_equals_softmax_over_the_real_elements():
+    logits, mask = torch.randn(4, 6, dtype=torch.float64), bags()[1]
+    weights = F.masked_softmax(logits, mask)
+    for s in range(4):
+        torch.testing.assert_close(weights[s][mask[s]], torch.softmax(logits[s][mask[s]], 0))
+    assert torch.equal(weights[0], torch.zeros(6, dtype=torch.float64))
+    assert (weights[~mask] == 0).all()
+
+
+def test_masked_softmax_of_an_empty_row_has_a_finite_gradient():
+    logits = torch.tensor([[1.0, torch.nan]], requires_grad=True)
+    F.masked_softmax(logits, torch.tensor([[False, False]])).sum().backward()
+    assert torch.equal(logits.grad, torch.zeros(1, 2))
+
+
+def test_half_precision_is_raised_for_statistics():
+    h = torch.randn(2, 4, 3, dtype=torch.bfloat16)
+    assert F.masked_mean(h).dtype == F.dispersion(h).dtype == F.masked_softmax(h[..., 0]).dtype == torch.float32
+
+
+@pytest.mark.parametrize("cap", [1.5, 2.3, 4.0, 10.0])
+def test_free_gain_starts_at_exactly_one_and_stays_inside(cap):
+    raw = torch.tensor([0.0, -1e4, 1e4, 0.5], requires_grad=True)
+    gamma = F.free_gain(raw, cap)
+    gamma.sum().backward()
+    assert gamma[0] == 1.0
+    assert gamma.min() >= 0
+    assert gamma.max() <= cap * (1 + 1e-6)
+    assert torch.isfinite(raw.grad).all()
+    assert raw.grad[0] == pytest.approx(1 - 1 / cap)  # d gamma / d raw at the start
+    np.testing.assert_allclose(gamma[3].item(), cap / (1 + (cap - 1) * np.exp(-0.5)), rtol=1e-6)
+
+
+def test_paper_gain_is_one_plus_softplus_up_to_the_cap():
+    raw = torch.tensor([-1.0, 0.0, 5.0], dtype=torch.float64)
+    np.testing.assert_allclose(F.paper_gain(raw, 2.0), np.minimum(1 + np.log1p(np.exp(raw.numpy())), 2.0))
+
+
+def test_temperature_laws():
+    spread = torch.tensor([0.0, 0.5, 3.0], dtype=torch.float64)
+    base, slope = torch.tensor(0.7, dtype=torch.float64), torch.tensor(1.3, dtype=torch.float64)
+    np.testing.assert_allclose(F.power_temperature(spread, base, slope), 0.7 * (1 + spread.numpy()) ** 1.3)
+    np.testing.assert_allclose(F.linear_temperature(spread, base, slope), 0.7 + 1.3 * spread.numpy())
+    one = torch.tensor(1.0, dtype=torch.float64)  # with beta = 1 the two forms are one line
+    torch.testing.assert_close(F.power_temperature(spread, base, one), F.linear_temperature(spread, base, base))
+
+
+def test_wrong_shapes_are_named():
+    with pytest.raises(InputError, match=r"\(bags, elements, dim\).*\(3, 4\)"):
+        F.masked_mean(torch.zeros(3, 4))
+    with pytest.raises(InputError, match=r"boolean of shape \(2, 3\).*float32"):
+        F.dispersion(torch.zeros(2, 3, 4), torch.zeros(2, 3))
+    with pytest.raises(InputError, match="int64"):
+        F.masked_mean(torch.zeros(2, 3, 4, dtype=torch.long))

@@ -1,0 +1,36 @@
+"""README and docs: their Python examples run, and the links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_readme_names_the_two_commands():
+    text = PAGES[0].read_text()
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def examples(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+
+
+# distributed.md needs ranks: test_reduce.py runs it.
+@pytest.mark.parametrize("page", [p for p in PAGES if examples(p) and p.name != "distributed.md"], ids=lambda p: p.name)
+def test_python_examples_run(page):
+    names: dict[str, object] = {}
+    for block in examples(page):
+        exec(compile(block, page.name, "exec"), names)
+    assert "torch" in names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []

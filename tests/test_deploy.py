@@ -8,7 +8,7 @@ import torch
 from test_pooling import moved
 from torch import Tensor, nn
 
-from excora import ECAPool, GatedPool, MeanPool, SoftmaxPool
+from excora import ECAPool, GatedPool, JointLoss, MeanPool, SoftmaxPool
 
 DIM = 6
 POOLS = {
@@ -121,3 +121,16 @@ def test_onnx_agrees_at_three_lengths_and_for_an_empty_bag(tmp_path):
         for ours, theirs in zip(outputs, model(h, mask), strict=True):
             np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(outputs[1][1], np.zeros(elements, np.float32))  # the empty bag's weights
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_device_is_assumed(name, masked):
+    """On the meta device every tensor made on the CPU by mistake is an error."""
+    pool = POOLS[name](DIM).to("meta")
+    h = torch.randn(4, 7, DIM, device="meta", requires_grad=True)
+    mask = torch.ones(4, 7, dtype=torch.bool, device="meta") if masked else None
+    pooled = pool(h, mask)
+    JointLoss().to("meta")(pooled.value, torch.zeros(4, DIM, device="meta"), penalty=pooled.penalty).backward()
+    assert pooled.value.device.type == h.grad.device.type == "meta"
+    assert pooled.value.shape == (4, DIM)

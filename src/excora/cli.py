@@ -47,8 +47,10 @@ def demo(
     from excora import demo as demonstration
 
     torch.set_num_threads(1)  # the tensors are small: a second thread only waits
+    steps_in_all = demonstration.total(seeds, steps)
+    console.print(f"Training {steps_in_all // steps} small models for {steps} steps each: half a minute by default.")
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("training", total=demonstration.total(seeds, steps))
+        task = progress.add_task("training", total=steps_in_all)
         results = demonstration.run(seeds=seeds, steps=steps, tick=lambda: progress.advance(task))
     table = Table(title=f"Test set, mean ± standard deviation over {seeds} seeds")
     for column in ("task", "pool", "PCC", "MSE", "ceiling"):

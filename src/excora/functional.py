@@ -8,6 +8,7 @@ an empty bag gives zeros, and what stands in padding (NaN included) reaches neit
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
@@ -54,6 +55,13 @@ def check_form(residual: Residual, temperature: Temperature, cap: float, scale: 
 def at_least_float32(x: Tensor) -> Tensor:
     """Statistics never run in half precision: float16 and bfloat16 become float32, the rest stays."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """A block in which autocast does not lower matrix products to half precision."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def blank_padding(h: Tensor, mask: Tensor | None) -> Tensor:

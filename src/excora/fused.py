@@ -20,6 +20,7 @@ from excora.functional import (
     blank_padding,
     check_bags,
     element_count,
+    full_precision,
     masked_mean,
     masked_softmax,
     safe_sqrt,
@@ -62,7 +63,7 @@ def attend(
     else:
         check_bags(h, mask)
         if torch.compiler.is_compiling():
-            with torch.autocast(h.device.type, enabled=False):
+            with full_precision(h.device):
                 return _plain(h, scores, law, parameters, mask, keep, divisor)
         if mask is not None and not _surely_finite(h):
             h = blank_padding(h, mask)
@@ -148,7 +149,7 @@ class _Attend(torch.autograd.Function):
             *(flat.new_empty((plan.bags,), dtype=dtype) for _ in range(3)),
         )
         offset = torch.empty_like(out.mean)
-        with torch.autocast(flat.device.type, enabled=False):
+        with full_precision(flat.device):
             scores = tuple(score.to(dtype) for score in scores)
             for block in plan.blocks:
                 offset[block.bags] = forward_block(plan, block, flat, scores, parameters, out)
@@ -161,7 +162,7 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
         flat, offset, weights, logits, tau, sigma, *rest = ctx.saved_tensors
-        with torch.autocast(flat.device.type, enabled=False):
+        with full_precision(flat.device):
             if torch.is_grad_enabled():  # somebody will differentiate the gradient: it has to be a graph
                 return (None, *_plain_backward(plan, flat, rest, grads))
             saved = (weights, logits, tau, sigma)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from excora.errors import InputError
-from excora.functional import at_least_float32, safe_sqrt
+from excora.functional import at_least_float32, full_precision, safe_sqrt
 
 # A float mask at or below this hides its key, as -inf does: beside a visible key its weight is 0 in float32 either
 # way, and people write such masks as -1e4, -1e9 or the lowest number of the dtype.
@@ -161,7 +161,7 @@ def _visible_sums(d: Tensor, visible: Visibility, queries: int) -> tuple[Tensor,
     """Sums of d and of ||d||^2 over the visible keys, and how many there are."""
     square = d.square().sum(-1, keepdim=True)
     if visible.pairs is not None:
-        with torch.autocast(d.device.type, enabled=False):  # statistics never run in half precision
+        with full_precision(d.device):
             sums = visible.pairs.to(d.dtype) @ torch.cat([d, square], -1)
         return sums[..., :-1], sums[..., -1:], visible.pairs.sum(-1, keepdim=True)
     keys = d.new_ones(1, 1, d.shape[2], 1) if visible.keys is None else visible.keys.transpose(2, 3).to(d.dtype)

@@ -1,0 +1,51 @@
+"""The layout of docs/design.md: who may import whom, and who may touch torch.distributed."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import excora
+
+SOURCE = Path(excora.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "design.md"
+
+
+def layers() -> list[str]:
+    """Module names in the order of the table in docs/design.md."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    return [name for row in rows for name in row.split("|")[1].replace("`", "").replace(",", " ").split()]
+
+
+def name_of(path: Path) -> str:
+    """`excora.pooling.eca` belongs to `pooling`."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Excora's modules that a file imports at its top level."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "excora":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("excora."):
+            found.add(node.module.split(".")[1])
+    return found
+
+
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_only_from_those_above_it(path):
+    order = layers()
+    me = name_of(path)
+    assert me in order, f"{me} is missing from the table of {PAGE.name}"
+    wrong = {other for other in imports(path) - {me} if order.index(other) > order.index(me)}
+    assert wrong == set()
+
+
+def test_only_reduce_touches_torch_distributed():
+    assert {name_of(path) for path in FILES if "import torch.distributed" in path.read_text()} == {"reduce"}

@@ -14,7 +14,8 @@ from scipy import stats
 from torch import Tensor
 
 from excora.errors import InputError
-from excora.moments import columns, concordance, moments, mse_decomposition, pearson
+from excora.moments import concordance, moments, mse_decomposition, pearson
+from excora.samples import columns
 
 FUNCTIONS = {"pearson": (pearson, oracle.pearson), "concordance": (concordance, oracle.concordance)}
 GRADIENTS = {"pearson": oracle.pearson_gradient, "concordance": oracle.concordance_gradient}

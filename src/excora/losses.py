@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.moments import Moments, columns, moments, squared_error
+from excora.moments import Moments, moments, squared_error
 from excora.reduce import all_reduce_sum
+from excora.samples import columns
 
 Pair = tuple[Tensor, Tensor]
 

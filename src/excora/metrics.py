@@ -19,7 +19,8 @@ from torch import Tensor
 
 from excora.errors import InputError, MissingExtraError
 from excora.functional import at_least_float32
-from excora.moments import TOLERANCE, columns
+from excora.moments import TOLERANCE
+from excora.samples import columns
 
 try:
     from torchmetrics import Metric

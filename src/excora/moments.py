@@ -9,14 +9,15 @@ All statistics are population statistics (divided by the total weight), in float
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from excora.errors import InputError
-from excora.functional import at_least_float32, safe_sqrt
+from excora.functional import safe_sqrt
 from excora.reduce import all_reduce_sum, is_distributed
+from excora.samples import columns
 
 TOLERANCE = 4.0  # in units of machine epsilon: a standard deviation up to 4 eps |mean| is rounding, not spread
 
@@ -24,8 +25,8 @@ TOLERANCE = 4.0  # in units of machine epsilon: a standard deviation up to 4 eps
 class Moments(NamedTuple):
     """Weighted moments of a batch, each (targets,): x is the prediction, y the target.
 
-    Variances and covariance are those of x / scale_x and y / scale_y, with the mean absolute deviations as scales,
-    which are constants to autograd: so float32 suffices from 1e-18 to 1e18, and for a spread far below the mean.
+    Variances and covariance are those of x / scale_x and y / scale_y. The scales are the powers of two next to the mean
+    absolute values, constants to autograd: float32 suffices from 1e-18 to 1e18, and scaling by them loses no digit.
     """
 
     offset: Tensor  # mean(x) - mean(y)
@@ -63,21 +64,46 @@ class _Frame(NamedTuple):
     scale_y: Tensor
 
 
-def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> tuple[_Frame, Tensor, Tensor]:
-    """The frame (shift: the rounded mean, scale: the mean absolute deviation), and x and y less their shifts."""
+def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> _Frame:
+    """The frame: shift is the rounded mean, scale the power of two next to the mean absolute value."""
     count = x.new_full((x.shape[1],), x.shape[0]) if w is None else w.sum(0)
-    weight, sum_x, sum_y = _total(reduce, count, _sum(x, w), _sum(y, w))
+    scratch = _Scratch(x)
+    size_x, size_y = scratch.sum(torch.abs, x, w), scratch.sum(torch.abs, y, w)
+    weight, sum_x, sum_y, size_x, size_y = _total(reduce, count, _sum(x, w), _sum(y, w), size_x, size_y)
     divisor = _positive(weight)
-    shift_x, shift_y = sum_x / divisor, sum_y / divisor
-    a, b = x - shift_x, y - shift_y
-    spread_x, spread_y = _total(reduce, _sum(a.abs(), w), _sum(b.abs(), w))
-    return _Frame(weight, divisor, shift_x, shift_y, _positive(spread_x / divisor), _positive(spread_y / divisor)), a, b
+    return _Frame(
+        weight,
+        divisor,
+        sum_x / divisor,
+        sum_y / divisor,
+        _power_of_two(size_x / divisor),
+        _power_of_two(size_y / divisor),
+    )
+
+
+def _centred(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """(x - shift) / scale in one pass; multiplying by a power of two is exact, so it rounds once."""
+    inverse = 1.0 / scale
+    return torch.addcmul(-shift * inverse, x, inverse)
+
+
+class _Scratch:
+    """One buffer for the products of a forward pass: a fresh large tensor costs more than what is written into it."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.buffer = None if torch.is_grad_enabled() or torch.compiler.is_compiling() else torch.empty_like(like)
+
+    def sum(self, function: Callable[..., Tensor], *operands: Tensor | None) -> Tensor:
+        """Sum over samples of function(*operands), the last operand being weights or None."""
+        *values, w = operands
+        z = function(*values) if self.buffer is None else function(*values, out=self.buffer)
+        return (z if w is None else z * w if self.buffer is None else z.mul_(w)).sum(0)
 
 
 def _in_frame(a: Tensor, b: Tensor, w: Tensor | None, f: _Frame, reduce: bool) -> tuple[Moments, Tensor, Tensor]:
     """Moments from a = (x - shift_x) / scale_x and b, and what rounding of the shifts left as means of a and b."""
-    wa, wb = (a, b) if w is None else (w * a, w * b)
-    sums = wa.sum(0), wb.sum(0), (wa * a).sum(0), (wb * b).sum(0), (wa * b).sum(0)
+    scratch = _Scratch(a)
+    sums = _sum(a, w), _sum(b, w), *(scratch.sum(torch.mul, *pair, w) for pair in ((a, a), (b, b), (a, b)))
     rest_x, rest_y, xx, yy, xy = (total / f.divisor for total in _total(reduce, *sums))
     # The second of two passes: without the rest, a mean far from zero would cost half of the digits.
     variance_x, variance_y = _minus(xx, rest_x, rest_x), _minus(yy, rest_y, rest_y)
@@ -101,8 +127,9 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> Moments:
-        frame, a, b = _frame(x, y, w, reduce)
-        m, rest_a, rest_b = _in_frame(a.div_(frame.scale_x), b.div_(frame.scale_y), w, frame, reduce)
+        frame = _frame(x, y, w, reduce)
+        a, b = _centred(x, frame.shift_x, frame.scale_x), _centred(y, frame.shift_y, frame.scale_y)
+        m, rest_a, rest_b = _in_frame(a, b, w, frame, reduce)
         ctx.reduce = reduce
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*m[4:])
@@ -113,7 +140,7 @@ class _Moments(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, y, w, a, b, rest_a, rest_b, divisor, shift_x, shift_y, scale_x, scale_y = ctx.saved_tensors
         if torch.is_grad_enabled():
-            a, b = (x - shift_x) / scale_x, (y - shift_y) / scale_y
+            a, b = _centred(x, shift_x, scale_x), _centred(y, shift_y, scale_y)
             rest_a, rest_b = (total / divisor for total in _total(ctx.reduce, _sum(a, w), _sum(b, w)))
         filled = (torch.zeros_like(divisor) if grad is None else grad for grad in grads[:4])
         offset, own_x, own_y, other = _total(ctx.reduce, *filled)
@@ -142,6 +169,12 @@ def _positive(z: Tensor) -> Tensor:
     return torch.where(z < torch.finfo(z.dtype).tiny, 1.0, z)
 
 
+def _power_of_two(z: Tensor) -> Tensor:
+    """The power of two next above ``z`` >= 0, exactly; 1 for zero and for what is too small to have an inverse."""
+    z = _positive(z)
+    return z / torch.frexp(z).mantissa
+
+
 def _minus(c: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return torch.addcmul(c, a, b, value=-1.0)
 
@@ -167,8 +200,9 @@ def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> 
     if not torch.compiler.is_compiling():
         return Moments(*_Moments.apply(x, y, w, reduce))
     # A compiler derives and fuses the backward by itself.
-    frame, _, _ = _frame(x.detach(), y.detach(), w, reduce)
-    return _in_frame((x - frame.shift_x) / frame.scale_x, (y - frame.shift_y) / frame.scale_y, w, frame, reduce)[0]
+    frame = _frame(x.detach(), y.detach(), w, reduce)
+    a, b = _centred(x, frame.shift_x, frame.scale_x), _centred(y, frame.shift_y, frame.scale_y)
+    return _in_frame(a, b, w, frame, reduce)[0]
 
 
 def squared_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, reduce: bool = False) -> Tensor:
@@ -176,62 +210,6 @@ def squared_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, red
     # The root goes in before the square: the sum of squares would overflow where the mean does not.
     difference = (x - y) * _positive(weight).rsqrt()
     return _total(reduce, _sum(difference.square(), w))[0]
-
-
-def columns(
-    prediction: Tensor, target: Tensor, mask: Tensor | None, weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Check the arguments and return x, y (n, targets) in float32 or better, blank where masked, and the weights.
-
-    Weights are None (all equal) or (n, targets), the mask merged in.
-    """
-    if not prediction.is_floating_point() or prediction.dim() not in (1, 2):
-        raise InputError(
-            "prediction must be a floating tensor of shape (n,), (n, 1) or (n, targets), "
-            f"got {prediction.dtype} of shape {tuple(prediction.shape)}"
-        )
-    if prediction.shape != target.shape:
-        raise InputError(
-            f"prediction and target must have one shape, got {tuple(prediction.shape)} and {tuple(target.shape)}: "
-            "broadcasting them would compare every sample with every other; use squeeze(1) or unsqueeze(1)"
-        )
-    dtype = torch.promote_types(at_least_float32(prediction).dtype, target.dtype)
-    x, y = (t.to(dtype) if t.dim() == 2 else t.to(dtype).unsqueeze(1) for t in (prediction, target))
-    w = _merged_weights(x, mask, weight)
-    if w is None:
-        return x, y, None
-    blank = w == 0
-    return x.masked_fill(blank, 0.0), y.masked_fill(blank, 0.0), w
-
-
-def _merged_weights(x: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor | None:
-    """Mask and sample weight as one (n, targets) tensor, or None where neither is given."""
-    if mask is not None:
-        if mask.dtype != torch.bool:
-            raise InputError(f"mask must be boolean with True for a known label, got {mask.dtype}")
-        mask = _expanded("mask", mask, x)
-    if weight is None:
-        return None if mask is None else mask.to(x.dtype)
-    if weight.requires_grad:
-        raise InputError("weight must be a constant, got a tensor that requires a gradient; use weight.detach()")
-    w = _expanded("weight", weight, x).to(x.dtype)
-    if mask is not None:
-        w = w.masked_fill(~mask, 0.0)
-    valid = (w >= 0) & w.isfinite()
-    # Reading a value back would stall an accelerator and break a compiled graph: there, invalid weights count as 0.
-    if w.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(valid.all()):
-        raise InputError(f"weight must be finite and not negative, got {w[~valid][0].item()}; mask such rows instead")
-    return torch.where(valid, w, 0.0)
-
-
-def _expanded(name: str, t: Tensor, x: Tensor) -> Tensor:
-    """``t`` of shape (n,), (n, 1) or (n, targets) as (n, targets)."""
-    column = t.unsqueeze(1) if t.dim() == 1 else t
-    if column.dim() != 2 or column.shape[0] != x.shape[0] or column.shape[1] not in (1, x.shape[1]):
-        raise InputError(
-            f"{name} must have shape ({x.shape[0]},), ({x.shape[0]}, 1) or {tuple(x.shape)}, got {tuple(t.shape)}"
-        )
-    return column.expand_as(x)
 
 
 def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.functional import at_least_float32, blank_padding, safe_sqrt
-from excora.moments import columns
+from excora.samples import columns
 from excora.theory.plateau import Bound, head_norm, make_bound, measure, spread
 
 

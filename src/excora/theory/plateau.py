@@ -17,7 +17,8 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.functional import at_least_float32, blank_padding, safe_sqrt
-from excora.moments import TOLERANCE, columns
+from excora.moments import TOLERANCE
+from excora.samples import columns
 
 
 @dataclass(frozen=True, eq=False)

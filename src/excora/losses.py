@@ -64,7 +64,7 @@ class PearsonLoss(CorrelationLoss):
 
     def terms(self, m: Moments) -> Tensor:
         """1 - rho."""
-        return 1.0 - m.pearson()
+        return 1.0 - m.pearson
 
 
 class DispersionNormalizedPearsonLoss(CorrelationLoss):
@@ -78,7 +78,7 @@ class DispersionNormalizedPearsonLoss(CorrelationLoss):
 
     def terms(self, m: Moments) -> Tensor:
         """sigma_yhat (1 - rho), sigma_yhat a constant."""
-        return m.scale_x * m.variance_x.detach().clamp_min(0.0).sqrt() * (1.0 - m.pearson())
+        return m.scale_x * m.variance_x.detach().clamp_min(0.0).sqrt() * (1.0 - m.pearson)
 
 
 class ConcordanceLoss(CorrelationLoss):

@@ -25,24 +25,19 @@ TOLERANCE = 4.0  # in units of machine epsilon: a standard deviation up to 4 eps
 class Moments(NamedTuple):
     """Weighted moments of a batch, each (targets,): x is the prediction, y the target.
 
-    Variances and covariance are those of x / scale_x and y / scale_y. The scales are the powers of two next to the mean
-    absolute values, constants to autograd: float32 suffices from 1e-18 to 1e18, and scaling by them loses no digit.
+    Variances and covariance are those of x / scale_x and y / scale_y. The scales are powers of two of the size of the
+    values, constants to autograd: float32 suffices from 1e-18 to 1e18, and scaling by them loses no digit.
     """
 
     offset: Tensor  # mean(x) - mean(y)
     variance_x: Tensor
     variance_y: Tensor
     covariance: Tensor
+    pearson: Tensor  # cov / (sigma_yhat sigma_y), 0 with zero gradient where undefined
     defined: Tensor  # boolean: both standard deviations exceed 4 eps |mean|, which takes at least two samples
     scale_x: Tensor
     scale_y: Tensor
     weight: Tensor  # total weight W
-
-    def pearson(self) -> Tensor:
-        """Correlation rho = cov / (sigma_yhat sigma_y); 0 with zero gradient where undefined."""
-        # `where` before the division: after it, the gradient of the branch not taken would be NaN.
-        product = torch.where(self.defined, self.variance_x * self.variance_y, 1.0)
-        return torch.where(self.defined, self.covariance * product.rsqrt(), 0.0).clamp(-1.0, 1.0)
 
     def concordance(self) -> Tensor:
         """Concordance 2 cov / (sigma_yhat^2 + sigma_y^2 + offset^2); 0 with zero gradient where undefined."""
@@ -65,20 +60,16 @@ class _Frame(NamedTuple):
 
 
 def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> _Frame:
-    """The frame: shift is the rounded mean, scale the power of two next to the mean absolute value."""
+    """The frame: shift is the rounded mean, scale a power of two of the size of the values."""
     count = x.new_full((x.shape[1],), x.shape[0]) if w is None else w.sum(0)
-    scratch = _Scratch(x)
-    size_x, size_y = scratch.sum(torch.abs, x, w), scratch.sum(torch.abs, y, w)
-    weight, sum_x, sum_y, size_x, size_y = _total(reduce, count, _sum(x, w), _sum(y, w), size_x, size_y)
+    # A scale may be off by many powers of ten: some rows, and the mean in case those happen to be zero, will do.
+    some = slice(None, None, x.shape[0] // 16 + 1)
+    sizes = x[some].abs().sum(0), y[some].abs().sum(0)
+    weight, sum_x, sum_y, size_x, size_y = _total(reduce, count, _sum(x, w), _sum(y, w), *sizes)
     divisor = _positive(weight)
-    return _Frame(
-        weight,
-        divisor,
-        sum_x / divisor,
-        sum_y / divisor,
-        _power_of_two(size_x / divisor),
-        _power_of_two(size_y / divisor),
-    )
+    shift_x, shift_y = sum_x / divisor, sum_y / divisor
+    scale_x, scale_y = _power_of_two(size_x + shift_x.abs()), _power_of_two(size_y + shift_y.abs())
+    return _Frame(weight, divisor, shift_x, shift_y, scale_x, scale_y)
 
 
 def _centred(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
@@ -112,17 +103,18 @@ def _in_frame(a: Tensor, b: Tensor, w: Tensor | None, f: _Frame, reduce: bool) -
     above_x = _above_noise(variance_x, f.shift_x / f.scale_x)
     above_y = _above_noise(variance_y, f.shift_y / f.scale_y)
     # Not `> 0`: a NaN among the inputs must come out as NaN, not pass as an undefined target.
-    defined = (torch.minimum(above_x, above_y) <= 0).logical_not()
-    m = Moments(offset, variance_x, variance_y, covariance, defined, f.scale_x, f.scale_y, f.weight)
+    undefined = torch.minimum(above_x, above_y) <= 0
+    # Filled before the root: after it, the gradient of what is not taken would be NaN.
+    rho = (covariance * (variance_x * variance_y).masked_fill(undefined, 1.0).rsqrt()).masked_fill(undefined, 0.0)
+    m = Moments(offset, variance_x, variance_y, covariance, rho, ~undefined, f.scale_x, f.scale_y, f.weight)
     return m, rest_x, rest_y
 
 
 class _Moments(torch.autograd.Function):
-    """(x, y) -> the fields of Moments, of which only the first four carry a gradient.
+    """(x, y) -> the fields of Moments, of which only the first five carry a gradient.
 
-    In units of scale_x, d variance_x = 2 (a - rest_a) w/W and d covariance = (b - rest_b) w/W; d offset/dx = w/W.
-    Backward uses the a and b of forward, except where it is itself differentiated: they carry no graph, so there
-    it takes the inputs again.
+    In units of scale_x, d variance_x = 2 (a - rest_a) w/W and d covariance = (b - rest_b) w/W; d offset/dx = w/W;
+    d rho = rho (d covariance / covariance - d variance_x / (2 variance_x) - d variance_y / (2 variance_y)).
     """
 
     @staticmethod
@@ -132,27 +124,42 @@ class _Moments(torch.autograd.Function):
         m, rest_a, rest_b = _in_frame(a, b, w, frame, reduce)
         ctx.reduce = reduce
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*m[4:])
-        ctx.save_for_backward(x, y, w, a, b, rest_a, rest_b, *frame[1:])
+        ctx.mark_non_differentiable(*m[5:])
+        ctx.save_for_backward(x, y, w, a, b, rest_a, rest_b, *m[1:3], *m[4:6], *frame)
         return m
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x, y, w, a, b, rest_a, rest_b, divisor, shift_x, shift_y, scale_x, scale_y = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            a, b = _centred(x, shift_x, scale_x), _centred(y, shift_y, scale_y)
-            rest_a, rest_b = (total / divisor for total in _total(ctx.reduce, _sum(a, w), _sum(b, w)))
-        filled = (torch.zeros_like(divisor) if grad is None else grad for grad in grads[:4])
-        offset, own_x, own_y, other = _total(ctx.reduce, *filled)
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, y, w, a, b, rest_a, rest_b, variance_x, variance_y, rho, defined, *frame = ctx.saved_tensors
+        f = _Frame(*frame)
+        filled = (torch.zeros_like(f.divisor) if grad is None else grad for grad in grads[:5])
+        if torch.is_grad_enabled():  # what forward saved carries no graph: take the inputs again
+            again = _with_graph(x, y, w, f, ctx.reduce)[:5]
+            inputs = [z for z in (x, y) if z.requires_grad]
+            found = iter(torch.autograd.grad(again, inputs, list(filled), create_graph=True))
+            return *(next(found) if z.requires_grad else None for z in (x, y)), None, None
+        offset, own_x, own_y, cross, whole = _total(ctx.reduce, *filled)
+        undefined = ~defined
+        half = -0.5 * whole * rho
+        own_x = own_x + half / variance_x.masked_fill(undefined, 1.0)
+        own_y = own_y + half / variance_y.masked_fill(undefined, 1.0)
+        cross = (
+            cross + whole.masked_fill(undefined, 0.0) * (variance_x * variance_y).masked_fill(undefined, 1.0).rsqrt()
+        )
         grad_x = grad_y = None
         # First by the scale, then by the weight: the other order may leave the range of float32.
         if ctx.needs_input_grad[0]:
-            own, cross = 2.0 * own_x / scale_x / divisor, other / scale_x / divisor
-            grad_x = _pull(offset / divisor, own, cross, (a, b), (rest_a, rest_b), w)
+            own, other = 2.0 * own_x / f.scale_x / f.divisor, cross / f.scale_x / f.divisor
+            grad_x = _pull(offset / f.divisor, own, other, (a, b), (rest_a, rest_b), w)
         if ctx.needs_input_grad[1]:
-            own, cross = 2.0 * own_y / scale_y / divisor, other / scale_y / divisor
-            grad_y = _pull(-offset / divisor, own, cross, (b, a), (rest_b, rest_a), w)
+            own, other = 2.0 * own_y / f.scale_y / f.divisor, cross / f.scale_y / f.divisor
+            grad_y = _pull(-offset / f.divisor, own, other, (b, a), (rest_b, rest_a), w)
         return grad_x, grad_y, None, None
+
+
+def _with_graph(x: Tensor, y: Tensor, w: Tensor | None, f: _Frame, reduce: bool) -> Moments:
+    """The moments in plain differentiable operations."""
+    return _in_frame(_centred(x, f.shift_x, f.scale_x), _centred(y, f.shift_y, f.scale_y), w, f, reduce)[0]
 
 
 def _pull(
@@ -166,7 +173,7 @@ def _pull(
 
 def _positive(z: Tensor) -> Tensor:
     """What can divide: 1 in place of zero and of what is too small to have an inverse."""
-    return torch.where(z < torch.finfo(z.dtype).tiny, 1.0, z)
+    return z.masked_fill(z < torch.finfo(z.dtype).tiny, 1.0)
 
 
 def _power_of_two(z: Tensor) -> Tensor:
@@ -200,9 +207,7 @@ def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> 
     if not torch.compiler.is_compiling():
         return Moments(*_Moments.apply(x, y, w, reduce))
     # A compiler derives and fuses the backward by itself.
-    frame = _frame(x.detach(), y.detach(), w, reduce)
-    a, b = _centred(x, frame.shift_x, frame.scale_x), _centred(y, frame.shift_y, frame.scale_y)
-    return _in_frame(a, b, w, frame, reduce)[0]
+    return _with_graph(x, y, w, _frame(x.detach(), y.detach(), w, reduce), reduce)
 
 
 def squared_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, reduce: bool = False) -> Tensor:
@@ -223,7 +228,7 @@ def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weig
     >>> pearson(torch.tensor([[1.0, 5.0], [2.0, 5.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0]]))
     tensor([-1.,  0.])
     """
-    return moments(*columns(prediction, target, mask, weight)).pearson().reshape(prediction.shape[1:])
+    return moments(*columns(prediction, target, mask, weight)).pearson.clamp(-1.0, 1.0).reshape(prediction.shape[1:])
 
 
 def concordance(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
@@ -263,7 +268,7 @@ def mse_decomposition(
     terms = (
         m.offset.square(),
         (sigma_x - sigma_y).square(),
-        2.0 * sigma_x * sigma_y * (1.0 - m.pearson()),
+        2.0 * sigma_x * sigma_y * (1.0 - m.pearson),
         squared_error(x, y, w, m.weight),
     )
     return MSEDecomposition(*(term.reshape(prediction.shape[1:]) for term in terms))

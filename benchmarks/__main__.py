@@ -22,7 +22,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all by default")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--table", action="store_true", help="print the results on file as the table of README.md")
     arguments = parser.parse_args()
+    if arguments.table:
+        print(table())
+        return
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
         parser.error(f"no benchmark called {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
@@ -33,6 +37,17 @@ def main() -> None:
         return
     for name in names:  # a process each: what one leaves in the allocator must not favour the next
         subprocess.run([sys.executable, "-m", "benchmarks", name, "--threads", str(arguments.threads)], check=True)
+
+
+def table() -> str:
+    """The results on file as a Markdown table."""
+    lines = ["| ours / other | ratio | target |", "|---|---|---|"]
+    for file in sorted((HERE / "results").glob("*.json")):
+        for row in json.loads(file.read_text())["rows"]:
+            sign = "≥" if row["at_least"] else "≤"
+            missed = "" if reached(row) else " (missed)"
+            lines.append(f"| {row['name']} | {row['ratio']:.2f} | {sign} {row['target']}{missed} |")
+    return "\n".join(lines)
 
 
 def report(name: str) -> None:

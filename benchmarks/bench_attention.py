@@ -41,6 +41,12 @@ def run() -> list[Row]:
         ("attn_mask", 1.25, {"attn_mask": future}),
     ]
     return [
-        row(f"attention, {name}", target, _step(ours, x, grad, masks), _step(other, x, grad, masks), rounds=7)
+        row(
+            f"ExtrapolativeAttention / MultiheadAttention, {name}",
+            target,
+            _step(ours, x, grad, masks),
+            _step(other, x, grad, masks),
+            rounds=7,
+        )
         for name, target, masks in cases
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,12 @@ def test_the_readme_names_the_two_commands():
     text = PAGES[0].read_text()
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_the_readme_shows_the_benchmarks_on_file():
+    command = [sys.executable, "-m", "benchmarks", "--table"]
+    table = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    assert table in PAGES[0].read_text()
 
 
 def examples(page: Path) -> list[str]:

@@ -30,6 +30,8 @@ _HOME = {
     "eca_pool": "fused",
     "PearsonCorrelation": "metrics",
     "CorrelationSummary": "metrics",
+    "PlateauMonitor": "monitor",
+    "diagnose": "diagnosis",
     "Ragged": "ragged",
     "penalties": "reduce",
     "accumulate_backward": "reduce",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated
 
 try:
@@ -9,10 +11,13 @@ try:
     from rich.console import Console
     from rich.progress import Progress
     from rich.table import Table
+    from rich.text import Text
 except ImportError as error:  # the library alone was installed
     from excora.errors import MissingExtraError
 
     raise MissingExtraError(str(error.name), "app") from error
+
+from excora.studies import NAMES
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,17 +28,16 @@ app = typer.Typer(
 
 Examples:
 
-  excora demo                train softmax and ECA pooling on a synthetic task and compare them
+  excora demo                      softmax against ECA pooling on a synthetic task
 
-  excora demo --seeds 5      the same with more seeds
+  excora diagnose predictions.csv  why has the correlation stopped rising?
+
+  excora diagnose run.json --json  the same of a recorded run, for machines
+
+  excora reproduce synthetic       an experiment of the paper, its figure beside ours
 """,
 )
 console = Console()
-
-
-@app.callback()
-def _excora() -> None:
-    """Keep the commands by name even while there is only one."""
 
 
 @app.command()
@@ -65,6 +69,61 @@ def demo(
     )
 
 
+@app.command()
+def diagnose(
+    file: Annotated[Path, typer.Argument(help="CSV, TSV or Parquet of predictions, or a JSON of PlateauMonitor.")],
+    prediction: Annotated[str, typer.Option(help="Column of the predictions.")] = "prediction",
+    target: Annotated[str, typer.Option(help="Column of the labels.")] = "target",
+    epoch: Annotated[str | None, typer.Option(help="Column of the epoch; 'epoch' if there is one.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of the group; 'group' if there is one.")] = None,
+    noise_ceiling: Annotated[float | None, typer.Option(help="The best PCC that label noise allows, if known.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say why the correlation has stopped rising: the verdict, its evidence, and what to try next.
+
+    Examples:
+
+      excora diagnose predictions.csv
+
+      excora diagnose test.parquet --prediction yhat --target y --group slide
+    """
+    from excora.diagnosis import diagnose_file
+
+    found = diagnose_file(
+        file, prediction=prediction, target=target, epoch=epoch, group=group, noise_ceiling=noise_ceiling
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        console.print(found)
+
+
+@app.command(
+    help=f"""Run one of the paper's experiments and print its figure beside ours.
+
+{chr(10).join(f"[bold]{name}[/bold]: {what}" + chr(10) for name, what in NAMES.items())}
+Examples:
+
+  excora reproduce synthetic
+
+  excora reproduce plateau --data path/to/uci --output runs/plateau
+"""
+)
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
+    output: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME by default.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the UCI files (plateau only); else EXCORA_DATA.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; the study's own number by default.")] = None,
+    quick: Annotated[
+        bool, typer.Option(help="Seconds instead of minutes: to try it out, the numbers mean nothing.")
+    ] = False,
+) -> None:
+    """See the help above."""
+    from excora.studies import reproduce as run
+
+    run(name, output or Path("runs") / name, data=data, seeds=seeds, quick=quick, console=console)
+
+
 def main() -> None:
     """The entry point: errors that Excora raises on purpose are one line, not a traceback."""
     from excora.errors import ExcoraError
@@ -72,8 +131,10 @@ def main() -> None:
     try:
         app()
     except ExcoraError as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print("[red]error:[/red]", Text(str(error)))
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ penalties are reduced as sums and counts, so parameters' gradients under Distrib
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,7 +27,7 @@ from excora.samples import columns
 Pair = tuple[Tensor, Tensor]
 
 
-class CorrelationLoss(nn.Module):
+class CorrelationLoss(nn.Module, ABC):
     """Base of the losses of one correlation: the mean over the defined targets of :meth:`terms`."""
 
     undefined: Tensor
@@ -47,9 +48,9 @@ class CorrelationLoss(nn.Module):
         self.undefined = m.defined.numel() - count
         return torch.dot(self.terms(m), m.defined / count.clamp_min(1).to(m.weight.dtype))
 
+    @abstractmethod
     def terms(self, m: Moments) -> Tensor:
         """Loss of each target, (targets,); finite where undefined."""
-        raise NotImplementedError
 
 
 class PearsonLoss(CorrelationLoss):

@@ -108,7 +108,7 @@ class ECAPool(Pool):
         residual: functional.Residual = "free",
         temperature: functional.Temperature = "learned",
         cap: float = 4.0,
-        hidden: int = 32,
+        hidden: int = 8,
         scale: functional.Scale = "sqrt_dim",
         penalty_weight: float = 1e-3,
         dropout: float = 0.0,
@@ -135,7 +135,7 @@ class ECAPool(Pool):
         t_min: float = 0.5,
         beta: float = 1.0,
         gamma_max: float = 2.0,
-        hidden: int = 32,
+        hidden: int = 8,
         penalty_weight: float = 1e-3,
     ) -> ECAPool:
         """The paper's form exactly: gamma = min(1 + softplus(MLP(mu)), gamma_max), tau = t_min + beta sigma.

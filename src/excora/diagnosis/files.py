@@ -1,0 +1,136 @@
+"""Files to diagnose: predictions as CSV or Parquet, or a run that a PlateauMonitor wrote as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from excora.diagnosis.report import FEWEST, Diagnosis, diagnose
+from excora.diagnosis.trend import detect_plateau
+from excora.diagnosis.verdicts import verdict
+from excora.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+
+
+def diagnose_file(
+    path: str | Path,
+    *,
+    prediction: str = "prediction",
+    target: str = "target",
+    epoch: str | None = None,
+    group: str | None = None,
+    noise_ceiling: float | None = None,
+) -> Diagnosis:
+    """Diagnose a file: CSV, TSV (also .gz) or Parquet with one row a sample, or the JSON of ``PlateauMonitor.to_json``.
+
+    ``prediction``, ``target``, ``epoch``, ``group`` name the columns; ``epoch`` and ``group`` default to columns of
+    that name, if there are any. One target a call: with several, one pair of columns each.
+
+    A file that is missing, empty, malformed, too short, or holds something that is no finite number raises an
+    InputError that names file, column and row. Rows count as in the file: a CSV's header is row 1. Whoever wants rows
+    left out must leave them out: a PCC over silently dropped rows would be a PCC of something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    if path.suffix == ".json":
+        return _run(path, noise_ceiling)
+    if not path.name.endswith(TABLES):
+        raise InputError(f"{path}: expected a name ending in {', '.join(TABLES)} or .json, got {path.name!r}")
+    table = _read(path)
+    first = 1 if path.suffix == ".parquet" else 2  # the file's number of the first row of data
+    columns = {"prediction": prediction, "target": target, "epoch": epoch or "epoch", "group": group or "group"}
+    wanted = {role for role, name in (("epoch", epoch), ("group", group)) if name is not None}
+    for role, name in columns.items():
+        if name not in table.columns and (role in ("prediction", "target") or role in wanted):
+            raise InputError(
+                f"{path}: there is no column {name!r}, only {', '.join(map(repr, table.columns))}; "
+                f"name the column of the {role} with {role}="
+            )
+    if len(table) < FEWEST:
+        raise InputError(f"{path}: a correlation takes at least {FEWEST} rows, got {len(table)}")
+    numbers = {
+        role: _finite(path, table, name, first) for role, name in columns.items() if role != "group" and name in table
+    }
+    return diagnose(
+        numbers["prediction"],
+        numbers["target"],
+        _labels(path, table, columns["group"], first) if columns["group"] in table else None,
+        numbers.get("epoch"),
+        noise_ceiling=noise_ceiling,
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "app") from error
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",", low_memory=False)
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path}: the file is empty; a header row and data are expected") from None
+    except ImportError as error:
+        raise MissingExtraError(str(error.name or "pyarrow"), "app") from error
+    except (ValueError, OSError, EOFError) as error:  # parser, unicode and Arrow errors are kinds of ValueError
+        kind = "Parquet" if path.suffix == ".parquet" else "delimited text in UTF-8"
+        raise InputError(f"{path}: this is not readable as {kind}: {error}") from None
+
+
+def _column(path: Path, table: pd.DataFrame, name: str) -> pd.Series[Any]:
+    column = table[name]
+    if column.ndim != 1:
+        raise InputError(f"{path}: there are {column.shape[1]} columns called {name!r}; one is expected")
+    return column
+
+
+def _finite(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
+    """The column as floats; the first cell that is no finite number is named."""
+    import pandas as pd
+
+    column = _column(path, table, name)
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        cell = column.iloc[bad[0]]
+        what = "an empty cell" if pd.isna(cell) else repr(cell if isinstance(cell, str) else float(cell))
+        raise InputError(
+            f"{path}: column {name!r} must hold finite numbers, got {what} in row {bad[0] + first} "
+            f"({len(bad)} such rows): correct them or leave those rows out"
+        )
+    return numbers
+
+
+def _labels(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
+    column = _column(path, table, name)
+    empty = np.flatnonzero(column.isna())
+    if len(empty):
+        raise InputError(
+            f"{path}: column {name!r} must name a group in every row, got an empty cell in row {empty[0] + first} "
+            f"({len(empty)} such rows)"
+        )
+    return column.astype(str).to_numpy(dtype=object)
+
+
+def _run(path: Path, noise_ceiling: float | None) -> Diagnosis:
+    """The verdict on a recorded run."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: this is not readable as JSON: {error}") from None
+    records = content.get("records") if isinstance(content, dict) else None
+    if not isinstance(records, list) or not records or not all(isinstance(r, dict) and "pcc" in r for r in records):
+        raise InputError(f"{path}: expected the JSON that PlateauMonitor.to_json writes, with a list of records")
+    plateau = detect_plateau([r["pcc"] for r in records], [r.get("mse") for r in records])
+    known = {name: value for name, value in records[-1].items() if value is not None}
+    found = verdict(records, noise_ceiling=noise_ceiling)
+    return Diagnosis(found, "full run", {"last epoch": known}, None if plateau.pcc is None else plateau)

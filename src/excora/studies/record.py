@@ -1,0 +1,106 @@
+"""results.json: what a study has computed so far, saved part by part so that it can be interrupted and resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import excora
+from excora.errors import InputError
+from excora.storage import write_atomically
+
+DIGITS = 6  # significant digits of a stored number
+
+
+def plain(value: Any) -> Any:
+    """As JSON holds it: tensors as lists, numbers with 6 significant digits, NaN and infinity as null."""
+    if isinstance(value, torch.Tensor):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
+
+
+class Record:
+    """The results of one study in one folder."""
+
+    def __init__(self, folder: Path, study: str, configuration: dict[str, Any]) -> None:
+        self.path = folder / "results.json"
+        configuration = plain(configuration)
+        self.content: dict[str, Any] = {"study": study, "complete": False, "configuration": configuration}
+        self.content |= {"versions": versions(), "chunks": {}}
+        if self.path.exists():
+            self._resume(study, configuration)
+
+    def _resume(self, study: str, configuration: dict[str, Any]) -> None:
+        try:
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            same = stored["study"] == study and stored["configuration"] == configuration
+            chunks = dict(stored["chunks"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{self.path} is not the results of a study; choose another output folder") from error
+        if not same:
+            raise InputError(
+                f"{self.path} holds another study or another configuration; to resume, give the same options; "
+                "else choose another output folder or remove this one"
+            )
+        # What was computed with other versions stays: they are noted by chunk.
+        self.content["chunks"] = chunks
+
+    @property
+    def chunks(self) -> dict[str, Any]:
+        """Results by chunk."""
+        return {key: chunk["result"] for key, chunk in self.content["chunks"].items()}
+
+    def chunk(self, key: str, compute: Callable[[], Any]) -> bool:
+        """Compute and save the chunk unless it is there; True if it was."""
+        if key in self.content["chunks"]:
+            return True
+        start = time.perf_counter()
+        result = plain(compute())
+        seconds = plain(time.perf_counter() - start)
+        self.content["chunks"][key] = {"result": result, "seconds": seconds, "versions": versions()}
+        self.save()
+        return False
+
+    def finish(self, rows: Sequence[dict[str, Any]], summary: dict[str, Any]) -> dict[str, Any]:
+        """Add the table and the summary, and save."""
+        self.content |= {"complete": True, "summary": plain(summary), "table": plain(list(rows))}
+        self.save()
+        return self.content
+
+    def save(self) -> None:
+        """Write results.json, whole or not at all."""
+        write_atomically(self.path, json.dumps(self.content, indent=None, separators=(",", ":"), allow_nan=False))
+
+
+def versions() -> dict[str, str]:
+    """What the numbers may depend on."""
+    return {
+        "excora": excora.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as CSV; the columns are those of the first row."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -219,6 +219,19 @@ def test_state_dict_round_trip(pool):
     assert torch.equal(other(h, mask).value, pool(h, mask).value)
 
 
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_hooks_on_a_linear_scorer_are_called(register, ragged):
+    pool, calls = ECAPool(DIM), []
+    getattr(pool.scorer, register)(lambda *_: calls.append(1))
+    h = torch.randn(2, 3, DIM)
+    plain = ECAPool(DIM)
+    plain.load_state_dict(pool.state_dict())
+    x = Ragged(h.flatten(0, 1), torch.tensor([3, 3])) if ragged else h
+    torch.testing.assert_close(pool(x).value, plain(x).value)
+    assert calls == [1]
+
+
 def test_parameter_groups_keep_decay_off_gamma_and_temperature():
     model = nn.Sequential(nn.Linear(3, DIM), ECAPool(DIM))
     decayed, free = parameter_groups(model, 0.1)

@@ -81,7 +81,9 @@ class SoftmaxPool(Pool):
 
 def scores_of(scorer: nn.Module, h: Tensor) -> tuple[Tensor, ...]:
     """What :func:`excora.fused.attend` takes: a linear scorer's weight and bias, to be fused, or any other's logits."""
-    if type(scorer) is nn.Linear and scorer.out_features == 1 and not scorer._forward_hooks:
+    hooks = (getattr(scorer, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre"))
+    untouched = "forward" not in vars(scorer) and not any(hooks)
+    if type(scorer) is nn.Linear and scorer.out_features == 1 and untouched:
         bias = scorer.weight.new_zeros(()) if scorer.bias is None else scorer.bias.squeeze(0)
         return scorer.weight.squeeze(0), bias
     return (score(scorer, h),)

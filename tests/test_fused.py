@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -184,3 +186,14 @@ def test_forward_mode_is_refused_instead_of_silently_wrong():
     h, _, (_, weight, bias, base, slope) = problem(masked=False)
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="jvp"):
         run(None)(forward_ad.make_dual(h.detach(), h.detach()), weight, bias, base, slope)
+
+
+def test_inference_mode_and_threads_give_the_same():
+    h, _, (_, weight, bias, base, slope) = problem((9, 4, 3), masked=False)
+    with torch.inference_mode():
+        expected = run(None)(h, weight, bias, base, slope)[0].clone()
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: run(None)(h, weight, bias, base, slope)[0], range(16)))
+    for value in found:
+        torch.testing.assert_close(value.detach(), expected)
+        value.sum().backward()

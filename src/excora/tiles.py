@@ -6,7 +6,7 @@ a = sum_i alpha_i h_i. ``g_x`` is the gradient that arrives for x.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -79,67 +79,72 @@ class _Tiles:
         self.dtype = torch.promote_types(flat.dtype, torch.float32)
         bags, elements, dim = self.box.shape
         tile = TILE if flat.device.type == "cpu" else max(flat.numel(), 1)  # elsewhere one launch beats many tiles
-        step = min(max(tile // max(elements * dim, 1), 1), max(bags, 1))
-        reach = elements if step > 1 else min(max(tile // max(dim, 1), 1), elements)
-        self.groups = [slice(i, min(i + step, bags)) for i in range(0, bags, step)] if elements else []
-        self.spans = [slice(i, min(i + reach, elements)) for i in range(0, elements, max(reach, 1))]
+        self.step = min(max(tile // max(elements * dim, 1), 1), max(bags, 1))
+        self.reach = elements if self.step > 1 else min(max(tile // max(dim, 1), 1), elements)
         shift = self.box[:, :1] if elements else self.box.new_zeros(bags, 1, dim)
         if block.mask is not None and elements:
             shift = self.box[torch.arange(bags, device=flat.device), block.mask.int().argmax(1)].unsqueeze(1)
             shift = shift.masked_fill(~block.mask.any(1)[:, None, None], 0.0)
         #: h_first, (bags, 1, dim): a real element, near enough to the others to subtract without loss; 0 if none.
         self.shift = shift.to(self.dtype)
-        self.scratch = self.box.new_empty((step * reach * dim,), dtype=self.dtype)
+        self.scratch = self.box.new_empty((self.step * self.reach * dim,), dtype=self.dtype)
         #: 1 for a real element, (bags, elements), and their number, at least 1, (bags, 1).
         self.real = None if block.mask is None else block.mask.to(self.dtype)
         self.count = element_count(self.shift, block.mask, elements)
 
-    def shifted(self, bags: slice, span: slice) -> Tensor:
+    def cut(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Tile by tile, the box and ``tensors``, each (bags, elements or 1, ...)."""
+        if self.box.shape[1] == 0:
+            return
+        groups = zip(*(tensor.split(self.step) for tensor in (self.box, *tensors)), strict=True)
+        if self.reach == self.box.shape[1]:
+            yield from groups
+            return
+        for group in groups:  # one bag, in spans
+            for start in range(0, self.box.shape[1], self.reach):
+                span = slice(start, start + self.reach)
+                yield tuple(tensor if tensor.shape[1] == 1 else tensor[:, span] for tensor in group)
+
+    def shifted(self, piece: Tensor, shift: Tensor) -> Tensor:
         """h_i - h_first of a tile, in the scratch buffer: exact for a homogeneous bag far from zero."""
-        piece = self.box[bags, span]
-        return torch.sub(piece, self.shift[bags], out=self.scratch[: piece.numel()].view(piece.shape))
+        return torch.sub(piece, shift, out=self.scratch[: piece.numel()].view(piece.shape))
 
     def weigh(self, weights: Tensor) -> Tensor:
         """sum_i weights_i h_i of each bag, (bags, dim)."""
         if self.box.dtype == self.dtype:
             return torch.bmm(weights.unsqueeze(1), self.box).squeeze(1)
         total = weights.sum(1)[:, None, None] * self.shift
-        for bags in self.groups:
-            for span in self.spans:
-                total[bags].baddbmm_(weights[bags, None, span], self.shifted(bags, span))
+        for piece, shift, part, sums in self.cut(self.shift, weights.unsqueeze(2), total):
+            sums.baddbmm_(part.transpose(1, 2), self.shifted(piece, shift))
         return total.squeeze(1)
 
     def project(self, vector: Tensor) -> Tensor:
         """h_i . vector, one vector for all or one per bag: (bags, elements)."""
         bags, elements, dim = self.box.shape
-        if self.box.dtype == self.dtype:
-            if vector.dim() == 1:
-                return (self.box.reshape(-1, dim) @ vector).view(bags, elements)
-            return torch.bmm(vector.unsqueeze(1), self.box.transpose(1, 2)).squeeze(1)
         vector = vector.expand(bags, dim).unsqueeze(1)
-        out = (vector * self.shift).sum(2).repeat(1, elements)
-        for group in self.groups:
-            for span in self.spans:
-                out[group, span] += torch.bmm(vector[group], self.shifted(group, span).transpose(1, 2)).squeeze(1)
-        return out
+        if self.box.dtype == self.dtype:
+            return torch.bmm(vector, self.box.transpose(1, 2)).squeeze(1)
+        out = (vector * self.shift).sum(2).repeat(1, elements).unsqueeze(2)
+        for piece, shift, one, part in self.cut(self.shift, vector, out):
+            part.baddbmm_(self.shifted(piece, shift), one.transpose(1, 2))
+        return out.squeeze(2)
 
 
 def _spread(tiles: _Tiles) -> tuple[Tensor, Tensor]:
     """mu - h_first, (bags, 1, dim), and ||h_i - mu||, (bags, elements), zero in padding."""
     offset = torch.zeros_like(tiles.shift)
     distance = offset.new_empty(tiles.box.shape[:2])
-    for bags in tiles.groups:
-        for span in tiles.spans:
-            centred = tiles.shifted(bags, span)
-            if tiles.real is None:
-                offset[bags] += centred.sum(1, keepdim=True)
-            else:
-                offset[bags].baddbmm_(tiles.real[bags, None, span], centred)
-        offset[bags] /= tiles.count[bags].unsqueeze(-1)
-        for span in tiles.spans:
-            if len(tiles.spans) > 1:
-                centred = tiles.shifted(bags, span)
-            torch.linalg.vector_norm(centred.sub_(offset[bags]), dim=-1, out=distance[bags, span])
+    real = torch.ones_like(distance) if tiles.real is None else tiles.real
+    share = (real / tiles.count).unsqueeze(2)  # sum_i share_i h_i is the mean
+    whole = tiles.reach == tiles.box.shape[1]
+    for piece, shift, part, mean, far in tiles.cut(tiles.shift, share, offset, distance):
+        centred = tiles.shifted(piece, shift)
+        mean.baddbmm_(part.transpose(1, 2), centred)
+        if whole:  # else the mean is not complete yet
+            torch.linalg.vector_norm(centred.sub_(mean), dim=-1, out=far)
+    if not whole:
+        for piece, shift, mean, far in tiles.cut(tiles.shift, offset, distance):
+            torch.linalg.vector_norm(tiles.shifted(piece, shift).sub_(mean), dim=-1, out=far)
     return offset, distance if tiles.real is None else distance.mul_(tiles.real)
 
 
@@ -220,13 +225,12 @@ def _store_gradient(
     real = torch.ones_like(pulls[0][0]) if tiles.real is None else tiles.real
     left = torch.stack([*(coefficient for coefficient, _ in pulls), real], -1)
     constant = g_mean / tiles.count - rate * offset
-    right = torch.stack([*(vector.expand(offset.shape) for _, vector in pulls), constant], 1)
+    right = torch.stack([*(vector.expand(offset.shape) for _, vector in pulls), constant], 1).unsqueeze(1)
     rate = (rate if tiles.real is None else rate * tiles.real).unsqueeze(-1)
     direct = isinstance(block.rows, slice) and grad_flat.dtype == tiles.dtype
     target = block.load(grad_flat) if direct else torch.empty_like(tiles.box, dtype=tiles.dtype)
-    for bags in tiles.groups:
-        for span in tiles.spans:
-            piece = torch.bmm(left[bags, span], right[bags], out=target[bags, span])
-            piece.addcmul_(tiles.shifted(bags, span), rate[bags] if tiles.real is None else rate[bags, span])
+    for piece, shift, coefficients, speed, vectors, out in tiles.cut(tiles.shift, left, rate, right, target):
+        torch.bmm(coefficients, vectors.squeeze(1), out=out)
+        out.addcmul_(tiles.shifted(piece, shift), speed)
     if not direct:
         block.store(grad_flat, target)

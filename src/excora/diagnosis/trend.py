@@ -58,7 +58,7 @@ def trend(series: Series, *, confidence: float, resamples: int, generator: np.ra
     are quantiles of the changes so found. phi = (n r_1 + 2) / (n - 4), within 0 and 0.9, is the lag-one correlation of
     the residuals rid of the bias that detrending gives it; the u_t are stretched by sqrt(n / (n - 2 b - 2)), b the
     block, for what line, mean and few blocks take off their spread. Measured on flat curves with noise of lag-one
-    correlation 0 / 0.5 / 0.8: an interval of 95 % misses in 2 / 6 / 12 % at n = 10 and 7 / 8 / 9 % at n = 80.
+    correlation 0 / 0.5 / 0.8: an interval of 95 % misses in 2 / 6 / 12 % at n = 10 and 6 / 6 / 8 % at n = 80.
     """
     n = len(series)
     time = np.arange(n) - (n - 1) / 2

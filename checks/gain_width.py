@@ -1,0 +1,32 @@
+"""How wide should the gain network be? Validation PCC on seeds that no study reports (about a minute, one core)."""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+
+from excora.studies import grid, synthetic
+from excora.studies.stacked import Variant
+from excora.studies.training import Protocol, compare
+
+WIDTHS = (4, 8, 16, 32)
+SEEDS = range(500, 508)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    variants = [Variant(name=str(width), pool="eca", options={"hidden": width}) for width in WIDTHS]
+    for name, study, seeds, epochs in (("synthetic", synthetic, SEEDS, 150), ("grid", grid, SEEDS[:3], 100)):
+        tasks = [task for seed in seeds for task in study.tasks(seed)]
+        settings = len(tasks) // len(seeds)
+        owners = [seed for seed in seeds for _ in range(settings)]
+        groups = compare(tasks, owners, variants, Protocol(epochs=epochs), lambda: None)
+        for setting in range(settings):
+            rows = [group["models"] for group in groups[setting::settings]]
+            means = [statistics.mean(row[str(width)]["validation_pcc"] for row in rows) for width in WIDTHS]
+            print(name, setting, *(f"{width} units {mean:.5f}" for width, mean in zip(WIDTHS, means, strict=True)))
+
+
+if __name__ == "__main__":
+    main()

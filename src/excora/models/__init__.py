@@ -1,0 +1,1 @@
+"""Host models: each readable alone."""

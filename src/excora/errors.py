@@ -11,6 +11,14 @@ class InputError(ExcoraError, ValueError):
     """An argument breaks a stated rule (shape, dtype, range, combination)."""
 
 
+class DataError(InputError):
+    """Everything that is wrong with a user's data at once, a line each, in ``problems``."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
 class ConversionError(ExcoraError):
     """A model, or a part of it, cannot be given extrapolation."""
 

@@ -60,12 +60,13 @@ class Dataset:
 
     ids: NDArray[np.object_]  #: (n,) a name for each sample: bag id, or the row number as text
     targets: tuple[str, ...]  #: names of the targets
-    target: NDArray[np.float64] | None  #: (n, targets), finite; None for data to predict
+    target: NDArray[np.float64] | None = None  #: (n, targets), finite; None for data to predict
     frame: pd.DataFrame | None = None
     bags: Bags | None = None
     group: NDArray[np.object_] | None = None  #: (n,) as text; a split never cuts a group
     time: NDArray[np.float64] | None = None  #: (n,) what orders the samples in time
     weight: NDArray[np.float64] | None = None  #: (n,) >= 0
+    features: tuple[str, ...] = ()  #: names of the features of an element, where the file gives them (long tables)
     notes: tuple[str, ...] = ()  #: what a reader noticed and the user should know
 
     def __len__(self) -> int:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excora.data.tables import FORMATS, first_row, is_table, read_frame
 from excora.diagnosis.report import FEWEST, Diagnosis, diagnose
 from excora.diagnosis.trend import detect_plateau
 from excora.diagnosis.verdicts import verdict
-from excora.errors import InputError, MissingExtraError
+from excora.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 
 
 def diagnose_file(
@@ -28,7 +27,7 @@ def diagnose_file(
     group: str | None = None,
     noise_ceiling: float | None = None,
 ) -> Diagnosis:
-    """Diagnose a file: CSV, TSV (also .gz) or Parquet with one row a sample, or the JSON of ``PlateauMonitor.to_json``.
+    """Diagnose a file: CSV, TSV (also .gz, .xz) or Parquet, a row a sample, or the JSON of ``PlateauMonitor.to_json``.
 
     ``prediction``, ``target``, ``epoch``, ``group`` name the columns; ``epoch`` and ``group`` default to columns of
     that name, if there are any. One target a call: with several, one pair of columns each.
@@ -42,10 +41,10 @@ def diagnose_file(
         raise InputError(f"{path}: there is no such file")
     if path.suffix == ".json":
         return _run(path, noise_ceiling)
-    if not path.name.endswith(TABLES):
-        raise InputError(f"{path}: expected a name ending in {', '.join(TABLES)} or .json, got {path.name!r}")
-    table = _read(path)
-    first = 1 if path.suffix == ".parquet" else 2  # the file's number of the first row of data
+    if not is_table(path):
+        raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)} or .json, got {path.name!r}")
+    table = read_frame(path)
+    first = first_row(path)
     columns = {"prediction": prediction, "target": target, "epoch": epoch or "epoch", "group": group or "group"}
     wanted = {role for role, name in (("epoch", epoch), ("group", group)) if name is not None}
     for role, name in columns.items():
@@ -68,36 +67,11 @@ def diagnose_file(
     )
 
 
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        import pandas as pd
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "app") from error
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path, sep="\t" if ".tsv" in path.suffixes else ",", low_memory=False)
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path}: the file is empty; a header row and data are expected") from None
-    except ImportError as error:
-        raise MissingExtraError(str(error.name or "pyarrow"), "app") from error
-    except (ValueError, OSError, EOFError) as error:  # parser, unicode and Arrow errors are kinds of ValueError
-        kind = "Parquet" if path.suffix == ".parquet" else "delimited text in UTF-8"
-        raise InputError(f"{path}: this is not readable as {kind}: {error}") from None
-
-
-def _column(path: Path, table: pd.DataFrame, name: str) -> pd.Series[Any]:
-    column = table[name]
-    if column.ndim != 1:
-        raise InputError(f"{path}: there are {column.shape[1]} columns called {name!r}; one is expected")
-    return column
-
-
 def _finite(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
     """The column as floats; the first cell that is no finite number is named."""
     import pandas as pd
 
-    column = _column(path, table, name)
+    column = table[name]
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
@@ -111,7 +85,7 @@ def _finite(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
 
 
 def _labels(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
-    column = _column(path, table, name)
+    column = table[name]
     empty = np.flatnonzero(column.isna())
     if len(empty):
         raise InputError(

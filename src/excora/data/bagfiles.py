@@ -1,0 +1,209 @@
+"""One bag a file: its size from the header, its elements on request; .h5, .npz and .safetensors."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excora.errors import ExcoraError, InputError, MissingExtraError
+
+FORMATS = (".h5", ".hdf5", ".npz", ".safetensors")
+
+#: The array that is read if a file has it.
+KEY = "features"
+
+#: Positions of the elements: two-dimensional like the features, and no features.
+POSITIONS = ("coords", "coordinates")
+
+
+class Header(NamedTuple):
+    """What a file says of its bag before it is read."""
+
+    key: str
+    rows: int
+    width: int
+
+
+class Member(NamedTuple):
+    """An array inside an .npz: where its numbers start in the file (None if compressed), and their layout."""
+
+    name: str
+    start: int | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+
+@contextmanager
+def complaints(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises into an InputError that names the file."""
+    try:
+        yield
+    except ExcoraError:
+        raise
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "app") from error
+    except Exception as error:  # a broken file may provoke any kind
+        what = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: this is not readable as {kind}: {what}") from None
+
+
+def read_header(path: Path) -> Header:
+    """Key, rows and width of the bag in a file, without reading its elements."""
+    with complaints(path, _KINDS[path.suffix.lower()]):
+        if path.suffix.lower() == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                only = KEY if f"{KEY}.npy" in archive.namelist() else None
+                found = {name: member.shape for name, member in members(path, archive, only).items()}
+        elif path.suffix.lower() == ".safetensors":
+            found = _safetensors_shapes(path)
+        else:
+            found = _hdf5_shapes(path)
+        return _choose(path, found)
+
+
+def read_elements(path: Path, key: str) -> NDArray[Any]:
+    """The bag as it is stored, (rows, width)."""
+    with complaints(path, _KINDS[path.suffix.lower()]):
+        if path.suffix.lower() == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return read_member(archive, members(path, archive, key)[key])
+        if path.suffix.lower() == ".safetensors":
+            from safetensors import safe_open
+
+            with safe_open(path, framework="pt") as file:
+                return file.get_tensor(key).float().numpy()
+        with _hdf5(path) as file:
+            return _stored(path, file, key)[()]
+
+
+_KINDS = {".h5": "HDF5", ".hdf5": "HDF5", ".npz": "an .npz of plain arrays", ".safetensors": "safetensors"}
+
+
+def _choose(path: Path, found: dict[str, tuple[int, ...]]) -> Header:
+    """The features among the arrays of a file: ``features``, or the only two-dimensional array."""
+    if KEY in found:
+        key = KEY
+    else:
+        flat = [name for name, shape in found.items() if len(shape) == 2 and name.lower() not in POSITIONS]
+        if len(flat) != 1:
+            have = ", ".join(f"{name} {shape}" for name, shape in sorted(found.items())[:8]) or "nothing"
+            raise InputError(
+                f"{path}: expected an array {KEY!r} of shape (elements, width), or one two-dimensional array, "
+                f"got {have}"
+            )
+        key = flat[0]
+    shape = found[key]
+    if len(shape) != 2:
+        raise InputError(f"{path}: {key!r} must have shape (elements, width), got {shape}")
+    return Header(key, *shape)
+
+
+# HDF5 ----------------------------------------------------------------------------------------------------------------
+
+
+def _hdf5(path: Path) -> Any:
+    import h5py
+
+    return h5py.File(path, "r", locking="best-effort")
+
+
+def _stored(path: Path, file: Any, key: str) -> Any:
+    """The dataset ``key``, None for a group; refused if its numbers would come from elsewhere: nothing is followed.
+
+    By h5py's low-level calls, which take half the time: a data set may have ten thousand files.
+    """
+    from h5py import Dataset, h5d, h5l, h5o
+
+    name = key.encode()
+    if file.id.links.get_info(name).type != h5l.TYPE_HARD:
+        raise InputError(
+            f"{path}: {key!r} is a link to another place; for safety only arrays stored in the file itself are read: "
+            f"copy the data into it"
+        )
+    found = h5o.open(file.id, name)
+    if not isinstance(found, h5d.DatasetID):
+        return None
+    layout = found.get_create_plist()
+    if layout.get_layout() == h5d.VIRTUAL or layout.get_external_count():
+        raise InputError(
+            f"{path}: {key!r} is a virtual dataset or one stored outside; for safety only arrays stored in the file "
+            f"itself are read: copy the data into it"
+        )
+    return Dataset(found)
+
+
+def _hdf5_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    with _hdf5(path) as file:
+        names = [KEY] if file.id.links.exists(KEY.encode()) else list(file)
+        found = {name: _stored(path, file, name) for name in names}
+        for name, dataset in found.items():
+            if name == KEY and dataset is not None and dataset.dtype.kind not in "fiub":
+                raise InputError(f"{path}: {name!r} must hold numbers, got {dataset.dtype}")
+        return {name: tuple(dataset.shape or ()) for name, dataset in found.items() if dataset is not None}
+
+
+# safetensors ---------------------------------------------------------------------------------------------------------
+
+
+def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+# npz -----------------------------------------------------------------------------------------------------------------
+
+
+def members(path: Path, archive: zipfile.ZipFile, only: str | None = None) -> dict[str, Member]:
+    """The arrays of an .npz, or ``only`` one of them, by their headers."""
+    names = [info.filename for info in archive.infolist() if info.filename.endswith(".npy")]
+    wanted = names if only is None else [name for name in names if name == f"{only}.npy"]
+    if not wanted:
+        raise InputError(f"{path}: expected an .npz with arrays, got {', '.join(archive.namelist()[:8]) or 'nothing'}")
+    return {name.removesuffix(".npy"): _member(path, archive, name) for name in wanted}
+
+
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Member:
+    info = archive.getinfo(name)
+    with archive.open(info) as file:
+        version = np.lib.format.read_magic(file)
+        reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = reader(file)
+        header = file.tell()
+    key = name.removesuffix(".npy")
+    if dtype.hasobject:
+        raise InputError(f"{path}: {key!r} holds Python objects, which are never loaded; save plain arrays")
+    size = int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize if shape else dtype.itemsize
+    if header + size != info.file_size or min(shape, default=0) < 0:
+        raise InputError(f"{path}: {key!r} is cut off: {size} bytes announced, {info.file_size - header} there")
+    start = None
+    if info.compress_type == zipfile.ZIP_STORED and archive.fp is not None:
+        archive.fp.seek(info.header_offset)
+        local = archive.fp.read(30)
+        lengths = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+        start = info.header_offset + 30 + lengths + header
+    return Member(name, start, tuple(int(n) for n in shape), dtype, fortran)
+
+
+def read_member(archive: zipfile.ZipFile, member: Member) -> NDArray[Any]:
+    """All of an array, its checksum verified."""
+    with archive.open(member.name) as file:
+        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        file.read(1)  # zipfile compares the checksum at the end
+    return array
+
+
+def map_member(path: Path, member: Member) -> NDArray[Any] | None:
+    """An uncompressed array as a memory map; None for a compressed or empty one."""
+    if member.start is None or 0 in member.shape:
+        return None
+    order = "F" if member.fortran else "C"
+    return np.memmap(path, member.dtype, "r", member.start, member.shape, order)  # type: ignore[call-overload]

@@ -100,20 +100,43 @@ class Network(nn.Module):
 
 
 def make_pool(name: str, dim: int, **options: Any) -> Pool:
-    """The pool of a name of :data:`excora.settings.POOLS`."""
+    """The pool of a name of :data:`excora.settings.POOLS`; the bias of its scorer is not trained.
+
+    That bias moves all logits of a bag alike, which a softmax does not see: its gradient is rounding noise, and Adam
+    would turn noise into steps of full length.
+
+    >>> make_pool("softmax", 4).scorer.bias.requires_grad
+    False
+    """
     makers: dict[str, Callable[..., Pool]] = {
         "mean": MeanPool, "softmax": SoftmaxPool, "gated": GatedPool, "eca": ECAPool, "eca-paper": ECAPool.paper,
     }  # fmt: skip
     if name not in makers:
         raise InputError(f"pool must be one of {', '.join(makers)}, got {name!r}")
-    return makers[name](dim, **options)
+    pool = makers[name](dim, **options)
+    scorer = getattr(pool, "scorer", None)
+    last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
+    if isinstance(last, nn.Linear):
+        last.bias.requires_grad_(False)
+    return pool
 
 
 def build(inputs: Inputs, settings: Settings) -> Network:
-    """The network for these inputs; its start depends on torch's random state alone."""
-    if inputs.width:
-        encoder: nn.Module = BagEncoder(inputs, settings)
-        dim = settings.dim if settings.layers else inputs.width
-    else:
-        encoder, dim = TableEncoder(inputs, settings), settings.dim
-    return Network(encoder, make_pool(settings.pool, dim), nn.Linear(dim, inputs.targets))
+    """The network for these inputs; its start depends on ``settings.seed`` alone, and torch's random state is left.
+
+    >>> table = Inputs(targets=1, numeric=2, categories=(3,))
+    >>> sum(p.numel() for p in build(table, Settings(dim=8, layers=0, pool="mean")).parameters())
+    89
+
+    The attention heads of a table's encoder must divide its width: else an :class:`InputError`.
+    """
+    if not inputs.width and settings.layers and settings.dim % settings.heads:
+        raise InputError(f"heads must divide dim, got heads {settings.heads} and dim {settings.dim}")
+    with torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(settings.seed)
+        if inputs.width:
+            encoder: nn.Module = BagEncoder(inputs, settings)
+            dim = settings.dim if settings.layers else inputs.width
+        else:
+            encoder, dim = TableEncoder(inputs, settings), settings.dim
+        return Network(encoder, make_pool(settings.pool, dim), nn.Linear(dim, inputs.targets))

@@ -1,0 +1,260 @@
+"""``train``: a network on prepared features, by Lightning's Trainer; what fit, the estimators and compare share."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from excora.data.dataset import Features
+from excora.errors import ExcoraError, InputError, MissingExtraError
+from excora.models.network import Network
+from excora.settings import Settings
+from excora.training.batches import Rows
+
+if TYPE_CHECKING:
+    from excora.data.splits import Split
+    from excora.monitor import PlateauMonitor
+    from excora.training.callbacks import Journal
+    from excora.training.module import Regression
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training gave: the network with the weights of its best epoch, in eval mode, and how it went."""
+
+    network: Network
+    best_epoch: int  #: from 0
+    rows: list[dict[str, float]]  #: one an epoch: the columns of metrics.csv
+    monitor: PlateauMonitor
+    stopped: str  #: "patience", "epochs", "diverged" or "interrupted"
+    seconds: float
+
+    @property
+    def epochs(self) -> int:
+        """How many were finished."""
+        return len(self.rows)
+
+
+def train(
+    network: Network,
+    features: Features,
+    target: NDArray[np.float32],
+    split: Split,
+    settings: Settings,
+    *,
+    weight: NDArray[np.float32] | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> Training:
+    """Train ``network`` on ``split.train``, keep the epoch that is best on ``split.validation``; ``test`` is not read.
+
+    ``target`` (n, targets) is standardised, ``weight`` (n,). With a ``folder`` the run can be resumed
+    (``checkpoints/last.ckpt``; metrics.csv and monitor.json beside it): a resumed run ends with the weights of an
+    uninterrupted one to the last bit, as batches and random numbers depend on (seed, epoch, step) alone.
+
+    Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
+    epoch has ended) it is a KeyboardInterrupt. A criterion that is no longer finite ends training as "diverged"; in the
+    first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's random state is not.
+    """
+    _check(features, target, weight, split)
+    try:
+        from excora.training.callbacks import Journal
+        from excora.training.module import Regression
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "app") from error
+    rows = Rows(features, np.ascontiguousarray(target, np.float32), weight)
+    journal = Journal()
+    # Lightning warns of modules in eval mode, and a network that is trained again is in it.
+    module = Regression(network.train(), rows, split.train, split.validation, settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
+        stack.enter_context(torch.random.fork_rng())
+        where = None if folder is None else Path(folder)
+        trainer = _trainer(module, journal, settings, where, progress=progress)
+        if where is None and _starts_processes(trainer):  # what happened there comes back by file
+            where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            trainer = _trainer(module, journal, settings, where, progress=progress)
+        interrupted = _run(trainer, module, journal, settings, where, resume=resume)
+    if interrupted and (folder is None or journal.best is None):
+        raise KeyboardInterrupt
+    if journal.best is None:
+        raise ExcoraError(
+            f"training diverged in its first epoch (loss {journal.rows[-1]['train_loss']:.3g}): lower the learning "
+            f"rate, now {settings.learning_rate:g}, and look for extreme values in the data"
+        )
+    network.load_state_dict(journal.best.state)
+    stopped = "interrupted" if interrupted else journal.stopped(settings) or "epochs"
+    return Training(
+        network.cpu().eval(), journal.best.epoch, journal.rows, module.monitor, stopped, journal.seconds
+    )  # fmt: skip
+
+
+def is_main() -> bool:
+    """Whether this process is the one that writes and prints: rank zero of a run on several devices.
+
+    >>> is_main()
+    True
+    """
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+    # Before there is a Trainer, Lightning does not know of nodes that were started by hand.
+    node = 0 if "RANK" in os.environ else int(os.environ.get("NODE_RANK", "0"))
+    return getattr(rank_zero_only, "rank", 0) == 0 and node == 0
+
+
+def _check(features: Features, target: NDArray[np.float32], weight: NDArray[np.float32] | None, split: Split) -> None:
+    n = len(features.sizes)
+    if target.ndim != 2 or len(target) != n or not np.isfinite(target).all():
+        raise InputError(f"target must be finite numbers of shape ({n}, targets), got shape {target.shape}")
+    if weight is not None and (weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all()):
+        raise InputError(f"weight must be {n} finite numbers of at least 0, got shape {weight.shape}")
+    for name, part in (("train", split.train), ("validation", split.validation)):
+        if len(part) < 2 or part.min() < 0 or part.max() >= n:
+            raise InputError(f"the {name} part must hold at least 2 of the {n} samples, got {len(part)}")
+        if weight is not None and not weight[part].any():
+            raise InputError(f"the {name} part must hold some weight, got weights of 0 only")
+    if len(np.intersect1d(split.train, split.validation)):
+        raise InputError("train and validation parts must not share samples: nothing would stop overfitting")
+
+
+def _trainer(module: Regression, journal: Journal, settings: Settings, folder: Path | None, *, progress: bool) -> Any:
+    """Lightning's Trainer for these settings; what it refuses is an InputError."""
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning.pytorch import Trainer
+
+    from excora.training.callbacks import Bar, WholeFiles, callbacks
+
+    hooks = callbacks(journal, module.monitor, settings, folder, progress=progress)
+    plugins: list[Any] = [WholeFiles()]
+    if SLURMEnvironment.detect():
+        # Its requeueing writes a checkpoint in mid-epoch, which does not resume exactly: sbatch --requeue, --resume.
+        plugins.append(SLURMEnvironment(auto_requeue=False))
+    accelerator = settings.accelerator
+    if accelerator == "auto":  # not Apple's: the statistics are in float64, which it lacks
+        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return Trainer(
+            accelerator=accelerator,
+            devices=settings.devices,
+            num_nodes=settings.nodes,
+            strategy=settings.strategy,
+            precision=cast(Any, settings.precision),
+            max_epochs=settings.epochs,
+            callbacks=hooks,
+            logger=_logger(settings, folder),
+            default_root_dir=folder,
+            plugins=plugins,
+            use_distributed_sampler=False,
+            num_sanity_val_steps=0,
+            enable_checkpointing=folder is not None,
+            enable_progress_bar=any(isinstance(hook, Bar) for hook in hooks),
+            enable_model_summary=False,
+        )
+    except (ValueError, RuntimeError, TypeError, ImportError) as error:  # MisconfigurationException among them
+        if isinstance(error, ExcoraError):
+            raise
+        raise InputError(
+            f"accelerator {settings.accelerator!r}, devices {settings.devices}, nodes {settings.nodes}, strategy "
+            f"{settings.strategy!r} and precision {settings.precision!r} do not go together here: {error}"
+        ) from error
+
+
+def _logger(settings: Settings, folder: Path | None) -> Any:
+    """metrics.csv is written by the journal, which a resumed run continues; TensorBoard's files are Lightning's."""
+    if settings.logger == "csv" or folder is None:
+        return False
+    from lightning.pytorch.loggers import TensorBoardLogger
+
+    try:
+        return TensorBoardLogger(folder, name="tensorboard", version="")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "logger 'tensorboard' needs a package that is not installed: pip install tensorboard"
+        ) from error
+
+
+def _starts_processes(trainer: Any) -> bool:
+    """Whether training happens in processes of its own, whose memory is gone afterwards."""
+    from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
+
+    return isinstance(trainer.strategy.launcher, _MultiProcessingLauncher)
+
+
+def _run(
+    trainer: Any, module: Regression, journal: Journal, settings: Settings, folder: Path | None, *, resume: bool
+) -> bool:
+    """Fit, from the last checkpoint if there is one to resume; True if it was interrupted. Fills the journal."""
+    last = None if folder is None else folder / "checkpoints" / "last.ckpt"
+    start = None
+    if resume and last is not None and last.exists():
+        _recall(last, module, journal)
+        if journal.stopped(settings) is not None:
+            return False
+        start = last
+    handler = signal.getsignal(signal.SIGINT)
+    interrupted = False
+    try:
+        trainer.fit(module, ckpt_path=start, weights_only=True)
+    except (SystemExit, KeyboardInterrupt) as stop:
+        # Lightning turns Ctrl-C into sys.exit, with SIGINT ignored from then on.
+        if not (trainer.interrupted and isinstance(stop.__context__ or stop, KeyboardInterrupt)):
+            raise
+        interrupted = True
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+    if _starts_processes(trainer) and last is not None and last.exists():
+        _recall(last, module, journal)
+    return interrupted
+
+
+def _recall(path: Path, module: Regression, journal: Journal) -> None:
+    """Journal and monitor as a checkpoint has them; one that belongs to another model is refused."""
+    from excora.training.callbacks import read_checkpoint
+
+    content = read_checkpoint(path)
+    try:
+        shapes = {name: value.shape for name, value in content["state_dict"].items()}
+        states = content["callbacks"]
+        journal.load_state_dict(states[journal.state_key])
+        module.monitor.load_state_dict(states[module.monitor.state_key])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"{path}: this is no checkpoint of Excora; delete it to train from the start") from error
+    mine = {name: value.shape for name, value in module.state_dict().items()}
+    if shapes != mine:
+        differ = sorted(name for name in {*shapes, *mine} if shapes.get(name) != mine.get(name))
+        raise InputError(f"{path}: this checkpoint is of another model, it differs in {', '.join(differ[:5])}")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's remarks on hardware, workers and its own features."""
+    from lightning.fabric.utilities.warnings import PossibleUserWarning
+
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PossibleUserWarning)
+            warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty")
+            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)  # Lightning's call of torch
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,209 @@
+"""The LightningModule of the application: network, joint loss, validation score; and the loaders that feed it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from excora.data.dataset import Batch, Index
+from excora.losses import (
+    ConcordanceLoss,
+    CorrelationLoss,
+    DispersionNormalizedPearsonLoss,
+    JointLoss,
+    PearsonLoss,
+)
+from excora.metrics import PearsonCorrelation
+from excora.models.network import Network
+from excora.pooling import parameter_groups
+from excora.reduce import accumulate_backward, all_reduce_sum
+from excora.settings import Settings
+from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
+from excora.training.watch import RunMonitor
+
+LOSSES: dict[str, type[CorrelationLoss]] = {
+    "dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss,
+    "none": PearsonLoss,
+}  # fmt: skip
+
+
+class Score(PearsonCorrelation):
+    """PCC and MSE of everything seen, means over targets, as (2,); an undefined correlation counts as 0.
+
+    >>> score = Score()
+    >>> score.update(torch.tensor([1.0, 1.0]), torch.tensor([0.0, 2.0]))
+    >>> score.compute()
+    tensor([0., 1.], dtype=torch.float64)
+    """
+
+    def compute(self) -> Tensor:
+        """MSE = (mean yhat - mean y)^2 + var(yhat - y), from the moments that PCC needs anyway."""
+        weight, mean_x, mean_y, xx, yy, xy, _ = self.pooled.unbind(0)
+        mse = (mean_x - mean_y).square() + (xx + yy - 2 * xy).clamp_min(0.0) / weight
+        rho: Tensor = super().compute()
+        return torch.stack([rho.nan_to_num(0.0).mean(), mse.mean()])
+
+
+class Regression(LightningModule):
+    """Trains a network on the rows of ``train`` and scores it on those of ``validation`` after every epoch.
+
+    A step whose batch is cut (``settings.accumulate``, ``settings.max_elements``) accumulates exactly, which takes
+    manual optimisation; Lightning fixes that for a run, so it is chosen if any batch might be cut.
+    """
+
+    def __init__(self, network: Network, rows: Rows, train: Index, validation: Index, settings: Settings) -> None:
+        super().__init__()
+        self.network, self.settings = network, settings
+        self.rows, self.train_index, self.validation_index = rows, train, validation
+        self.loss = JointLoss(
+            LOSSES[settings.correlation](),
+            weight=0.0 if settings.correlation == "none" else settings.correlation_weight,
+        )
+        self.score = Score(rows.target.shape[1])
+        self.monitor = RunMonitor(pool="network.pool", head="network.head")
+        self.losses: list[Tensor] = []
+        sizes = rows.features.sizes
+        self.automatic_optimization = (
+            settings.accumulate == 1 and largest(train, sizes, settings.batch_size) <= settings.max_elements
+        )
+
+    # Data. Lightning asks for the loaders when it knows which rank this is.
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """The steps of an epoch; asked anew each epoch which one it is."""
+        settings, progress = self.settings, cast(Any, self.trainer.fit_loop.epoch_progress.current)
+
+        def batches() -> list[Index]:
+            return shuffled(self.train_index, settings.batch_size, seed=settings.seed, epoch=progress.processed)
+
+        divide = partial(
+            cut, sizes=self.rows.features.sizes, pieces=settings.accumulate, max_elements=settings.max_elements
+        )
+        return self._loader(batches, divide)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """The validation part in order; every rank has equally many batches, as DDP wants it."""
+        sizes, limit = self.rows.features.sizes, self.settings.max_elements
+        batches = in_order(self.validation_index, sizes, max_elements=limit)
+        return self._loader(lambda: batches, lambda index: [index])
+
+    def _loader(self, batches: Any, divide: Any) -> DataLoader[Any]:
+        steps = Steps(batches, divide, rank=self.global_rank, world=self.trainer.world_size)
+        workers = self.settings.workers
+        return DataLoader(
+            self.rows, sampler=steps, batch_size=None, num_workers=workers, persistent_workers=workers > 0,
+            collate_fn=_as_it_is,
+        )  # fmt: skip
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:  # noqa: ARG002
+        """Pieces are read and moved one at a time, when their turn comes."""
+        return batch.to(device) if isinstance(batch, Batch) else batch
+
+    # Training.
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """AdamW; gamma and temperature are not decayed."""
+        settings = self.settings
+        return torch.optim.AdamW(parameter_groups(self.network, settings.weight_decay), lr=settings.learning_rate)
+
+    def training_step(self, batch: Batch | list[Index], step: int) -> dict[str, Tensor]:
+        """One step: the loss of the global batch, and for the monitor the predictions, unless it has its pieces."""
+        seed = step_seed(self.settings.seed, self.current_epoch, step, self.global_rank)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed looks for every kind of device, each step
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        found = self._step if self.automatic_optimization else self._manual_step
+        result = found(batch)
+        self.losses.append(result["loss"].detach())
+        return result
+
+    def _step(self, batch: Any) -> dict[str, Tensor]:
+        outputs = self._outputs(batch)
+        seen = {"prediction": outputs["prediction"].detach(), "target": outputs["target"]}
+        return {"loss": self.loss(**outputs), **seen}
+
+    def _outputs(self, batch: Batch | Index) -> dict[str, Any]:
+        """The arguments of the loss."""
+        if not isinstance(batch, Batch):
+            batch = self.rows.read(batch).to(self.device)
+        output = self.network(batch.x)
+        return {
+            "prediction": output.prediction, "target": batch.target, "weight": batch.weight,
+            "penalty": output.pooled.penalty,
+        }  # fmt: skip
+
+    def _manual_step(self, batch: Any) -> dict[str, Tensor]:
+        """Backward and optimiser step by hand: a batch in pieces is accumulated in two passes."""
+        optimizer = cast(Any, self.optimizers())
+        optimizer.zero_grad()
+        scale = self.trainer.precision_plugin.pre_backward  # the factor of 16-bit training; else none
+        if isinstance(batch, Batch):
+            result = self._step(batch)
+            scale(result["loss"], self).backward()
+        else:
+            losses: list[Tensor] = []
+
+            def scaled(**arguments: Any) -> Tensor:
+                losses.append(self.loss(**arguments))
+                return scale(losses[-1], self)
+
+            accumulate_backward(self.network, self._watched, scaled, batch)
+            result = {"loss": losses[-1].detach()}
+        self._share_gradients()
+        optimizer.step()
+        return result
+
+    def _watched(self, piece: Index) -> dict[str, Any]:
+        """A piece of a cut batch; in the pass that has a graph the monitor takes it in."""
+        outputs = self._outputs(piece)
+        if torch.is_grad_enabled():
+            self.monitor.take(outputs["prediction"], outputs["target"])
+        return outputs
+
+    @torch.no_grad()
+    def _share_gradients(self) -> None:
+        """The mean over ranks, as DistributedDataParallel takes it: a backward within the step escapes its hooks."""
+        world = self.trainer.world_size
+        if world == 1:
+            return
+        parameters = [p for p in self.network.parameters() if p.requires_grad]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        total = all_reduce_sum(torch.cat([grad.flatten() for grad in grads])) / world
+        for parameter, grad in zip(parameters, total.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = grad.view_as(parameter).clone()
+
+    # Validation.
+
+    def validation_step(self, batch: Batch, step: int) -> None:  # noqa: ARG002
+        """Adds a batch to the score."""
+        self.score.update(self.network(batch.x).prediction, batch.target, weight=batch.weight)
+
+    def on_validation_epoch_end(self) -> None:
+        """PCC, MSE and the criterion (lower is better) of the whole validation part, over all ranks."""
+        pcc, mse = self.score.compute()
+        self.score.reset()
+        criterion = {
+            "joint": mse + self.settings.correlation_weight * (1.0 - pcc), "pcc": -pcc, "mse": mse
+        }[self.settings.criterion]  # fmt: skip
+        values = {"validation_pcc": pcc, "validation_mse": mse, "validation_criterion": criterion}
+        # A collapsed or exploded model must not pass for one: with NaN in it PCC is undefined, the MSE is not.
+        values["validation_criterion"] = torch.where(mse.isfinite(), criterion, torch.nan)
+        self.log_dict(values, batch_size=1, sync_dist=True)
+
+    def figures(self) -> dict[str, float]:
+        """The row of the epoch that ends."""
+        metrics = self.trainer.callback_metrics
+        row = {"train_loss": float(torch.stack(self.losses).double().mean())}
+        self.losses.clear()
+        for name in ("validation_pcc", "validation_mse", "validation_criterion"):
+            row[name] = float(metrics[name])
+        return row | {"learning_rate": self.trainer.optimizers[0].param_groups[0]["lr"]}
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

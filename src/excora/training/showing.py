@@ -1,0 +1,66 @@
+"""A run and its predictions on a console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from excora.errors import InputError
+
+if TYPE_CHECKING:
+    from excora.training.prediction import Predictions
+    from excora.training.run import Run
+
+
+def table_of(run: Run) -> Any:
+    """Scores of each target, why training ended, the verdict, notes, and where to look further."""
+    try:
+        return _table(run, run.results)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{run.path / 'results.json'}: this is not what `excora fit` writes: {type(error).__name__} {error}"
+        ) from None
+
+
+def _table(run: Run, results: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("target", "part", "samples", "PCC", "95 % interval", "MSE", "MAE", box=None, padding=(0, 2, 0, 0))
+    for part in ("validation", "test"):
+        for name, score in results[part].items():
+            interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
+            cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
+            table.add_row(Text(name), part, str(results["counts"][part]), *cells)
+    verdict = results["verdict"]
+    epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
+    lines = [epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
+    lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
+    lines.append(f"report: {run.path / 'report.html'}")
+    if run.state == "interrupted":
+        lines.append(f"to go on: {run.config['rerun']} --resume")
+    return Group(table, *map(Text, lines))
+
+
+_ENDS = {
+    "patience": ", then no better one",
+    "interrupted": "; interrupted, these are the figures of what was reached",
+    "diverged": ", then it diverged",
+}
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def summary_of(predictions: Predictions) -> Any:
+    """The first rows, how many there are, and the notes."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    frame = predictions.frame
+    table = Table(*map(str, frame.columns), box=None, padding=(0, 2, 0, 0))
+    for row in frame.head(5).itertuples(index=False):
+        table.add_row(*(Text(f"{cell:.6g}" if isinstance(cell, float) else str(cell)) for cell in row))
+    return Group(table, Text(f"{len(frame)} predictions"), *map(Text, predictions.notes))

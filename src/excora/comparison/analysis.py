@@ -1,0 +1,168 @@
+"""From the runs to the result: predictions pooled by seed, scores, paired differences, what to be careful about."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excora.comparison import bootstrap
+from excora.comparison.peers import PEERS
+from excora.comparison.records import Record, finite
+from excora.comparison.result import Comparison, Headline, Pair, Row, conclude
+from excora.comparison.runs import LABELS
+from excora.comparison.scores import Array
+from excora.data.dataset import Dataset, Index
+from excora.data.splits import Split
+from excora.diagnosis.intervals import FEW_GROUPS
+
+FEW_SAMPLES = 300
+
+
+class Pool:
+    """Out-of-fold predictions: one a sample for each seed and model, of the samples that every seed has tested."""
+
+    def __init__(self, dataset: Dataset, models: Sequence[str], folds: dict[int, list[Split]]) -> None:
+        assert dataset.target is not None
+        self.models, self.seeds = list(models), list(folds)
+        self.folds = folds
+        self.fold = np.zeros((len(folds), len(dataset)), np.intp)  # of each sample, by seed
+        for place, splits in enumerate(folds.values()):
+            for number, split in enumerate(splits):
+                self.fold[place, split.test] = number
+        shape = (len(self.seeds), len(self.models), *dataset.target.shape)
+        self.prediction = np.full(shape, np.nan)
+
+    def add(self, record: Record) -> None:
+        """Put the predictions of a run in their place."""
+        place = self.seeds.index(record.seed), self.models.index(record.model)
+        self.prediction[place][self.folds[record.seed][record.fold].test] = record.prediction
+
+    @property
+    def index(self) -> Index:
+        """The samples that have every prediction."""
+        return np.flatnonzero(~np.isnan(self.prediction).any((0, 1, 3)))
+
+
+def target_scale(target: Array) -> Array:
+    """What errors are measured in, (targets,): one target's own unit; of several, the standard deviation of each."""
+    return np.ones(1) if target.shape[1] == 1 else np.asarray(target.std(0))
+
+
+def analyse(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[str, Any], rerun: str) -> Comparison:
+    """All figures, and what they mean."""
+    assert dataset.target is not None
+    index = pool.index
+    scale = target_scale(dataset.target)
+    unit, noun = _units(dataset, index)
+    prediction, target = pool.prediction[:, :, index] / scale, dataset.target[index] / scale
+    draws = bootstrap.draw(prediction, target, unit, pool.fold[:, index])
+    pcc, mse = (draws[name].score.mean(0) for name in ("pcc", "mse"))
+    rows = [_row(model, records, float(pcc[k]), float(mse[k])) for k, model in enumerate(pool.models)]
+    reference = "softmax" if "softmax" in pool.models else pool.models[0]
+    pairs = _pairs(pool.models, _chosen(pool.models, pcc, reference), draws)
+    headline = _headline(pool.models, pcc, draws["pcc"])
+    setup = setup | {"samples": len(index), "resampled": noun, "units": int(unit.max()) + 1}
+    setup["resamples"] = bootstrap.RESAMPLES
+    focus = "eca" if "eca" in pool.models else headline.best
+    asked = next((pair for pair in pairs if (pair.model, pair.against) == (focus, reference)), None)
+    return Comparison(
+        reference=reference,
+        rows=rows,
+        pairs=pairs,
+        headline=headline,
+        sentence=conclude(LABELS, asked, headline, float(pcc.max())),
+        notes=_notes(dataset, pool, records, setup),
+        setup=setup,
+        rerun=rerun,
+    )
+
+
+def _units(dataset: Dataset, index: Index) -> tuple[NDArray[np.intp], str]:
+    if dataset.group is not None:
+        codes = np.unique(dataset.group.astype(str), return_inverse=True)[1]
+        return bootstrap.sample_units(len(index), group=codes[index]), "groups"
+    if dataset.time is not None:
+        return bootstrap.sample_units(len(index), time=dataset.time[index]), "time blocks"
+    return bootstrap.sample_units(len(index)), "samples"
+
+
+def _row(model: str, records: Sequence[Record], pcc: float, mse: float) -> Row:
+    mine = sorted((r for r in records if r.model == model), key=lambda r: (r.seed, r.fold))
+    runs: list[dict[str, Any]] = [
+        {"seed": r.seed, "fold": r.fold, **finite(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
+        for r in mine
+    ]
+    figures: dict[str, Any] = {}
+    for name in ("pcc", "mse", "mae"):
+        values = [run[name] for run in runs if run[name] is not None]
+        figures[name] = statistics.fmean(values) if values else None
+        figures[f"{name}_sd"] = statistics.stdev(values) if len(values) > 1 else None
+    seconds = statistics.fmean(r.seconds for r in mine)
+    return Row(model=model, label=LABELS[model], **figures, seconds=seconds, pooled_pcc=pcc, pooled_mse=mse, runs=runs)
+
+
+def _chosen(models: list[str], pcc: Array, reference: str) -> list[tuple[int, int]]:
+    """Every model against the reference, and against the best of the peers."""
+    peers = [k for k, model in enumerate(models) if model in PEERS]
+    against = [models.index(reference)] + ([max(peers, key=lambda k: pcc[k])] if peers else [])
+    found: list[tuple[int, int]] = []
+    for other in against:
+        found += [(k, other) for k in range(len(models)) if k != other and (other, k) not in found]
+    return list(dict.fromkeys(found))
+
+
+def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, bootstrap.Draws]) -> list[Pair]:
+    if not chosen:
+        return []
+    bounds = [bootstrap.pairwise(*bootstrap.errors(draws[name], chosen)) for name in ("pcc", "mse")]
+    return [Pair.of(models[a], models[b], *both) for (a, b), *both in zip(chosen, *bounds, strict=True)]
+
+
+def _headline(models: list[str], pcc: Array, draws: bootstrap.Draws) -> Headline:
+    best = int(pcc.argmax())
+    better: list[str] = []
+    if len(models) > 1:
+        # All pairs, not only those with the best: which one is the best was seen in the same data.
+        chosen = list(itertools.combinations(range(len(models)), 2))
+        bounds = bootstrap.simultaneous(*bootstrap.errors(draws, chosen))
+        for (a, b), bound in zip(chosen, bounds, strict=True):
+            if best in (a, b) and bound.side == (1 if best == a else -1):
+                better.append(models[b if best == a else a])
+    order = sorted(better, key=models.index)
+    tied = [model for model in models if model not in better and model != models[best]]
+    return Headline(best=models[best], better_than=order, tied_with=tied)
+
+
+def _notes(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[str, Any]) -> list[str]:
+    notes = list(dataset.notes)
+    folds, units, noun, samples = setup["folds"], setup["units"], setup["resampled"], setup["samples"]
+    if len(pool.seeds) == 1:
+        notes.append(
+            f"one seed: what the luck of a training does is known from {folds} trainings a model only, so intervals "
+            f"are wide; 3 seeds narrow them"
+        )
+    if noun != "samples" and units < FEW_GROUPS:
+        notes.append(f"only {units} {noun} are resampled: intervals are rough")
+    if samples < FEW_SAMPLES:
+        notes.append(
+            f"{samples} samples: the intervals hold for models trained on these data; trained on so few others of the "
+            f"same kind, a small difference may turn round"
+        )
+    if dataset.weight is not None:
+        notes.append("weights count in training and tuning; the scores count every test sample once")
+    if len(dataset.targets) > 1:
+        notes.append("several targets: MSE and MAE are in units of each target's variance and standard deviation")
+    if dataset.time is not None and dataset.group is None:
+        notes.append("time-ordered: every sample is predicted from earlier ones, so the first stretch is not predicted")
+    diverged = [r.model for r in records if r.details.get("stopped") == "diverged"]
+    for model in dict.fromkeys(diverged):
+        notes.append(
+            f"{LABELS[model]}: training diverged in {diverged.count(model)} runs, which count with their best epoch, "
+            f"or as predicting the mean if they had none"
+        )
+    return notes

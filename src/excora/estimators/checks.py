@@ -1,0 +1,167 @@
+"""Labels, weights, groups and seeds as users hand them in, checked; and the preparation of what came through."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from excora.data.columns import mean_and_std
+from excora.data.dataset import Bags, Dataset, Index, Input, TableInput
+from excora.data.preparation import Preparation
+from excora.errors import InputError, MissingExtraError
+from excora.ragged import Ragged
+
+try:
+    from sklearn.utils import check_array
+except ModuleNotFoundError as error:
+    if error.name != "sklearn":
+        raise
+    raise MissingExtraError("scikit-learn", "app") from error
+
+#: The target names of a one-dimensional y; those of columns are numbered, and so tell (n, 1) from (n,).
+ONE = ("y",)
+#: The scale of a label that never varies: small enough that what a network adds to it is lost in rounding.
+TINY = 1e-200
+
+
+@contextmanager
+def input_errors() -> Iterator[None]:
+    """What scikit-learn's checks raise as ValueError, in its words, as an :class:`InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def plain(value: Any) -> Any:
+    """A Python number for numpy's, which parameter grids are full of."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def seed(random_state: Any) -> int:
+    """A seed from what scikit-learn calls a random state; None draws a fresh one, not from numpy's global state."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    value = plain(random_state)
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise InputError(f"random_state must be None, an int in [0, 2^32) or a RandomState, got {random_state!r}")
+    return value
+
+
+def labelled(samples: Dataset, y: Any, sample_weight: Any, groups: Any, estimator: Any) -> Dataset:
+    """The samples with their labels, weights and groups; those of weight 0 are left out."""
+    name = type(estimator).__name__
+    if y is None:
+        raise InputError(f"{name} requires y to be passed, but the target y is None")
+    with input_errors():
+        target = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y", estimator=estimator)
+    _check_length("y", len(target), len(samples))
+    if len(samples) < 2:
+        raise InputError(f"{name} needs at least 2 samples to learn from, got 1 sample")
+    names = ONE if target.ndim == 1 else tuple(f"y{k}" for k in range(target.shape[1]))
+    group = _groups(groups, len(samples))
+    found = replace(samples, targets=names, target=target.reshape(len(target), -1), group=group)
+    weight = _weight(sample_weight, len(samples))
+    if weight is None:
+        return found
+    return take(replace(found, weight=weight), np.flatnonzero(weight))
+
+
+def unlabelled(samples: int, **features: Any) -> Dataset:
+    """Samples named by their place, with features alone."""
+    return Dataset(np.array([str(k) for k in range(samples)], object), (), None, **features)
+
+
+def take(dataset: Dataset, index: Index) -> Dataset:
+    """The samples of ``index``, in that order and named by their new place; one may come twice."""
+
+    def some(part: Any) -> Any:
+        return None if part is None else part[index]
+
+    frame = None if dataset.frame is None else dataset.frame.iloc[index].reset_index(drop=True)
+    bags = None if dataset.bags is None else Chosen(dataset.bags, index)
+    return replace(
+        unlabelled(len(index), frame=frame, bags=bags),
+        targets=dataset.targets,
+        target=some(dataset.target),
+        group=some(dataset.group),
+        weight=some(dataset.weight),
+    )
+
+
+class Chosen:
+    """Some bags of others: a view, nothing is copied."""
+
+    def __init__(self, bags: Bags, index: Index) -> None:
+        self._bags, self._index = bags, index
+        self.lengths, self.width = bags.lengths[index], bags.width
+
+    def read(self, index: int) -> NDArray[np.float32]:
+        """The elements of one bag."""
+        return self._bags.read(int(self._index[index]))
+
+
+def prepare(dataset: Dataset, index: Index) -> Preparation:
+    """:meth:`Preparation.fit`, and a label that does not vary over ``index`` gets the scale it has elsewhere, or none.
+
+    scikit-learn expects a constant label to be predicted, where the application refuses it.
+    """
+    assert dataset.target is not None
+    train = dataset.target[index]
+    constant = train.min(0) == train.max(0)
+    ramp = np.arange(len(dataset), dtype=np.float64)[:, None]
+    found = Preparation.fit(replace(dataset, target=np.where(constant, ramp, dataset.target)), index)
+    spread = [max(mean_and_std(column)[1], TINY) for column in dataset.target.T]
+    return replace(
+        found,
+        mean=tuple(np.where(constant, train[0], found.mean).tolist()),
+        std=tuple(np.where(constant, spread, found.std).tolist()),
+    )
+
+
+def _check_length(name: str, got: int, samples: int) -> None:
+    if got != samples:
+        raise InputError(f"{name} must have one entry a sample: X has {samples} samples, {name} has {got}")
+
+
+def _weight(sample_weight: Any, samples: int) -> NDArray[np.float64] | None:
+    if sample_weight is None:
+        return None
+    with input_errors():
+        weight = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name="sample_weight")
+    if weight.ndim != 1:
+        raise InputError(f"sample_weight must have the shape ({samples},), got {weight.shape}")
+    _check_length("sample_weight", len(weight), samples)
+    if (weight < 0).any():
+        raise InputError(f"sample_weight must not be negative, got {weight.min():g} for sample {weight.argmin()}")
+    if np.count_nonzero(weight) < 2:
+        raise InputError("sample_weight must be above zero for at least 2 samples: all others count as absent")
+    return weight / weight.max()  # only ratios matter, and these fit into single precision
+
+
+def _groups(groups: Any, samples: int) -> NDArray[np.object_] | None:
+    if groups is None:
+        return None
+    found = np.asarray(groups)
+    if found.ndim != 1:
+        raise InputError(f"groups must have the shape ({samples},), got {found.shape}")
+    _check_length("groups", len(found), samples)
+    return found.astype(str).astype(object)
+
+
+def in_double(x: Input) -> Input:
+    """The input in float64."""
+    if isinstance(x, Ragged):
+        return x.to(torch.float64)
+    return x._replace(numeric=x.numeric.double()) if isinstance(x, TableInput) else x.double()

@@ -1,0 +1,72 @@
+"""The regressor for tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import validate_data
+
+from excora.data.dataset import Dataset
+from excora.data.tables import numbers
+from excora.errors import InputError
+from excora.estimators.base import Regressor
+from excora.estimators.checks import input_errors, unlabelled
+
+
+class TabularRegressor(Regressor):
+    """A network for tables: a token a column, transformer layers, a pool, a linear head; MSE + correlation loss.
+
+    >>> x = np.random.default_rng(0).normal(size=(80, 3))
+    >>> y = 5 + x @ [2.0, -1.0, 0.0]
+    >>> model = TabularRegressor(dim=16, epochs=20, learning_rate=0.01, random_state=0).fit(x, y)
+    >>> model.predict(x[:2]).shape, model.score(x, y) > 0.9
+    ((2,), True)
+
+    ``X`` is a DataFrame with columns of numbers, text, categories, booleans or dates, or an array of numbers (n,
+    columns); empty cells (None, NaN) are fine, infinite ones are an :class:`InputError`. ``y`` is (n,) or (n, targets).
+    Columns that are constant in the training part, and text that hardly ever repeats, are not used
+    (``preparation_.notes`` says so); if none is left it is an :class:`InputError`.
+
+    The options are those of ``excora fit`` (:class:`excora.settings.Settings`), and
+
+    - ``validation_fraction``: share of the samples (whole groups) that picks the epoch and stops training. Where that
+      is fewer than 2 samples, or all are of one group, all samples are trained on, and pick the epoch as well.
+    - ``warm_start``: another call of ``fit`` goes on from the present weights, in the scales of the first one.
+    - ``random_state``: an int gives the same predictions bit for bit on one machine; None is fresh at each fit.
+    - ``verbose``: a progress bar, where there is a terminal.
+
+    After ``fit``: ``network_``, ``preparation_`` (scales and codes), ``settings_``, ``history_`` (a dict an epoch),
+    ``best_epoch_`` (from 0; its weights are kept), ``n_iter_`` (epochs run), ``verdict_`` (of the plateau monitor),
+    ``n_features_in_``, ``feature_names_in_``. At least 2 samples are needed. A constant ``y`` is predicted as it is.
+    """
+
+    def _samples(self, X: Any, *, reset: bool) -> Dataset:
+        with input_errors():
+            if isinstance(X, pd.DataFrame):
+                validate_data(self, X, reset=reset, skip_check_array=True)
+                frame = X
+            else:
+                values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+                frame = pd.DataFrame(values)
+        # scikit-learn has compared names and their order, where both sides have names; from here on places count.
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        frame = frame.set_axis(list(names), axis=1).reset_index(drop=True)
+        _check_frame(frame)
+        return unlabelled(len(frame), frame=frame)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+
+def _check_frame(frame: pd.DataFrame) -> None:
+    if not len(frame):
+        raise InputError("X must have at least one row, got a DataFrame with 0 sample(s)")
+    for name, column in frame.items():
+        bad = np.flatnonzero(np.isinf(numbers(column)))
+        if len(bad):
+            raise InputError(f"column {name!r} of X holds infinity in row {bad[0]}: leave the cell empty or correct it")

@@ -35,6 +35,14 @@ _HOME = {
     "Ragged": "ragged",
     "penalties": "reduce",
     "accumulate_backward": "reduce",
+    "Settings": "settings",
+    "fit": "training",
+    "predict": "training",
+    "Run": "training",
+    "validate": "data.validation",
+    "compare": "comparison",
+    "TabularRegressor": "estimators",
+    "BagRegressor": "estimators",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)

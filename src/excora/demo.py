@@ -1,98 +1,111 @@
-"""The demonstration: softmax pooling against extrapolative pooling on the synthetic plateau task, in under a minute."""
+"""The demonstration: fit, compare and report on embedded data, where extrapolation helps and where it does not.
+
+The bags are those of the study ``synthetic`` at sigma~ = 0.24. In the first setting the label asks for three times the
+deviation that the bag shows; in the second for half of it, which plain attention can give, and labels are noisy.
+"""
 
 from __future__ import annotations
 
-import copy
-import statistics
-from collections.abc import Callable
-from dataclasses import dataclass
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from rich.console import Console
 
+from excora.comparison import Comparison, compare
 from excora.data.synthetic import PlateauTask
-from excora.losses import JointLoss
-from excora.moments import pearson
-from excora.pooling import ECAPool, Pool, SoftmaxPool, parameter_groups
+from excora.errors import InputError
+from excora.settings import Settings
+from excora.storage import write_atomically
+from excora.studies.region import task_at
+from excora.studies.runner import one_thread
+from excora.studies.synthetic import MARKER, STRETCH
+from excora.training import Run, fit
 
-TRAIN, VALIDATION, TEST = 500, 300, 2000
-CHECK_EVERY = 10
+LEVEL = 0.24
+BAGS = 1000
+MODELS = ("softmax", "eca")
+MARK = "made by excora demo\n"
 
-# One task in which the label reaches beyond the bag (kappa = 2 eta), one in which attention alone is enough.
+
+class Setting(NamedTuple):
+    """A task and what it is there to show."""
+
+    title: str
+    task: PlateauTask
+
+
 SETTINGS = {
-    "label beyond the bag": PlateauTask(eta=0.6, nu=0.55, kappa=1.2),
-    "label within the bag": PlateauTask(eta=0.6, nu=0.55, kappa=0.6),
+    "beyond": Setting("the label reaches beyond the bag", task_at(LEVEL, stretch=STRETCH, marker=MARKER)),
+    "within": Setting(
+        "the label stays within the bag", replace(task_at(LEVEL, stretch=0.5, marker=MARKER), label_std=0.3)
+    ),
 }
-POOLS: dict[str, Callable[[int], Pool]] = {"softmax": SoftmaxPool, "ECA": ECAPool}
 
 
-@dataclass(frozen=True)
-class Result:
-    """Test PCC and MSE of one pool on one task, a number per seed, and the best PCC that softmax can reach."""
+class Shown(NamedTuple):
+    """What the demonstration gives: a comparison a setting, and the run on the first."""
 
-    setting: str
-    pool: str
-    pcc: list[float]
-    mse: list[float]
-    ceiling: float
-
-    def spread(self, values: list[float]) -> tuple[float, float]:
-        """Mean and standard deviation over seeds."""
-        return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+    comparisons: dict[str, Comparison]
+    run: Run
 
 
-class _Regressor(nn.Module):
-    def __init__(self, pool: Pool) -> None:
-        super().__init__()
-        self.pool, self.head = pool, nn.Linear(pool.dim, 1)
+def run(
+    output: str | Path = "runs/demo",
+    *,
+    seeds: int = 3,
+    epochs: int = 40,
+    bags: int = BAGS,
+    console: Console | None = None,
+) -> Shown:
+    """Fit and compare on both settings, print the tables, and write a report for each into ``output``.
 
-    def forward(self, h: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        pooled = self.pool(h)
-        return self.head(pooled.value).squeeze(1), pooled.penalty
-
-
-def train(pool: Pool, task: PlateauTask, seed: int, steps: int, tick: Callable[[], None]) -> tuple[float, float]:
-    """Train pool and linear head with the joint loss, keep the weights best on validation; test PCC and MSE."""
-    (h, y), (h_val, y_val), (h_test, y_test) = (
-        task.sample(bags, seed=3 * seed + part) for part, bags in enumerate((TRAIN, VALIDATION, TEST))
-    )
-    model = _Regressor(pool)
-    loss = JointLoss()
-    optimizer = torch.optim.Adam(parameter_groups(model, 0.0), lr=2e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    best, kept = -2.0, copy.deepcopy(model.state_dict())
-    for step in range(1, steps + 1):
-        optimizer.zero_grad()
-        prediction, penalty = model(h)
-        loss(prediction, y, penalty=penalty).backward()
-        optimizer.step()
-        schedule.step()
-        if step % CHECK_EVERY == 0:
-            with torch.no_grad():
-                score = float(pearson(model(h_val)[0], y_val))
-            if score > best:
-                best, kept = score, copy.deepcopy(model.state_dict())
-        tick()
-    model.load_state_dict(kept)
-    with torch.no_grad():
-        prediction = model(h_test)[0]
-        return float(pearson(prediction, y_test)), float((prediction - y_test).square().mean())
-
-
-def run(*, seeds: int = 3, steps: int = 600, tick: Callable[[], None] = lambda: None) -> list[Result]:
-    """Every pool on every setting; ``tick`` is called after each of the ``total(seeds, steps)`` training steps."""
-    results = []
-    for setting, task in SETTINGS.items():
-        for name, make in POOLS.items():
-            scores = []
-            for seed in range(seeds):
-                torch.manual_seed(seed)
-                scores.append(train(make(task.dim), task, seed, steps, tick))
-            pcc, mse = (list(column) for column in zip(*scores, strict=True))
-            results.append(Result(setting, name, pcc, mse, task.best_softmax_pcc))
-    return results
+    The folder holds the bags too (ragged .npz), so that every command shown can be repeated. An earlier demonstration
+    in it is replaced; a folder that holds anything else is an :class:`InputError`.
+    """
+    folder = Path(output)
+    _claim(folder)
+    # The elements need no encoder: what differs is the pool alone.
+    settings = Settings(layers=0, learning_rate=0.02, epochs=epochs, patience=epochs, batch_size=100)
+    console = Console(quiet=True) if console is None else console
+    say = console.print
+    found = {}
+    with one_thread():
+        for name, setting in SETTINGS.items():
+            file = folder / f"{name}.npz"
+            write_atomically(file, _bags(setting.task, bags))
+            say(f"\n[bold]{setting.title}[/bold] ({bags} bags of {setting.task.elements}, {seeds} seeds)")
+            if not found:
+                trained = fit(file, output=folder / name, settings=settings, progress=False)
+            found[name] = compare(
+                file, output=folder / name, models=MODELS, folds=2, seeds=seeds, settings=settings, resume=True,
+                progress=not console.quiet,
+            )  # fmt: skip
+            say(found[name], soft_wrap=not console.is_terminal)
+            ceiling = setting.task.best_softmax_pcc
+            say(f"The best PCC that softmax attention can reach here with any weights: {ceiling:.3f}.", soft_wrap=True)
+    say(f"\n[bold]excora diagnose {trained.path}[/bold]:", trained.results["verdict"]["sentence"], soft_wrap=True)
+    reports = " and ".join(str(folder / name / "report.html") for name in SETTINGS)
+    say(f"\nto open in a browser: {reports}", soft_wrap=True)
+    return Shown(found, trained)
 
 
-def total(seeds: int, steps: int) -> int:
-    """Number of training steps of a run."""
-    return len(SETTINGS) * len(POOLS) * seeds * steps
+def _claim(folder: Path) -> None:
+    mark = folder / "README.txt"
+    if mark.is_file() and mark.read_text("utf-8") == MARK:
+        shutil.rmtree(folder)
+    elif folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty and no earlier demonstration: give another folder with --output")
+    write_atomically(mark, MARK)
+
+
+def _bags(task: PlateauTask, bags: int) -> bytes:
+    """The task's bags as a ragged .npz."""
+    h, y = task.sample(bags, seed=0)
+    stream = io.BytesIO()
+    lengths = np.full(bags, task.elements)
+    np.savez(stream, values=h.flatten(0, 1).numpy(), lengths=lengths, target=y.numpy())
+    return stream.getvalue()

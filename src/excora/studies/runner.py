@@ -70,7 +70,7 @@ def run(
     configuration = study.configure(seeds=seeds, quick=quick, data=data)
     record = Record(output, name, configuration)
     chunks = study.chunks(configuration, data)
-    with _one_thread(), _progress(console, sum(chunk.ticks for chunk in chunks)) as advance:
+    with one_thread(), _progress(console, sum(chunk.ticks for chunk in chunks)) as advance:
         for chunk in chunks:
             compute = functools.partial(chunk.compute, record.chunks, functools.partial(advance, 1))
             try:
@@ -93,7 +93,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """The tensors are small, so a second thread mostly waits; and the number of cores must not change a sum."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,0 +1,5 @@
+"""``python -m excora.cli``."""
+
+from excora.cli import main
+
+main()

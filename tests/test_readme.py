@@ -35,7 +35,7 @@ def test_python_examples_run(page):
     names: dict[str, object] = {}
     for block in examples(page):
         exec(compile(block, page.name, "exec"), names)
-    assert "torch" in names
+    assert len(names) > 1  # the builtins, and what the examples define
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -72,7 +72,7 @@ def run(
     settings = Settings(layers=0, learning_rate=0.02, epochs=epochs, patience=epochs, batch_size=100)
     console = Console(quiet=True) if console is None else console
     say = console.print
-    found = {}
+    found: dict[str, Comparison] = {}
     with one_thread():
         for name, setting in SETTINGS.items():
             file = folder / f"{name}.npz"

@@ -22,6 +22,9 @@ MOST_CATEGORIES = 255
 #: The category of an empty cell.
 EMPTY = "(empty)"
 
+#: Why a column is left out that says the same of every sample.
+ONE_VALUE = "it has one value throughout the training part"
+
 Floats = NDArray[np.float64]
 
 
@@ -119,7 +122,7 @@ def learn(name: str, column: pd.Series[Any], index: Index) -> Column | str:
     parts = [""] if kind == "number" else list(DATE_PARTS)
     rows = _expand(seen, kind, parts).T
     found = tuple(n for part, row in zip(parts, rows, strict=True) if (n := _learn_number(part, row)) is not None)
-    return Column(name, kind, numbers=found) if found else "it has one value throughout the training part"
+    return Column(name, kind, numbers=found) if found else ONE_VALUE
 
 
 def mean_and_std(values: Floats) -> tuple[float, float]:
@@ -139,6 +142,8 @@ def mean_and_std(values: Floats) -> tuple[float, float]:
 def _learn_number(part: str, values: Floats) -> Number | None:
     gaps = np.isnan(values)
     known = values[~gaps]
+    if not len(known):
+        return None
     mean, std = mean_and_std(known)
     # One value, but not in every row: whether it is there may tell something.
     if not std and not (gaps.any() and part in ("", "days")):
@@ -155,7 +160,7 @@ def _learn_categories(name: str, seen: pd.Series[Any]) -> Column | str:
             f"(a date is recognised if it is written like 2024-01-31)"
         )
     if len(counts) == 1:
-        return "it has one value throughout the training part"
+        return ONE_VALUE
     # The most frequent first; equal counts by name, so that the order of rows does not matter.
     common = sorted(counts, key=lambda category: (-counts[category], category))
     return Column(name, "category", categories=tuple(common[:MOST_CATEGORIES]))

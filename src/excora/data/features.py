@@ -38,11 +38,11 @@ class BagFeatures:
 
     def read(self, index: Index) -> torch.Tensor | Ragged:
         """The bags of ``index``: one tensor if they have one size, ragged otherwise."""
-        return lay_out([self._one(int(place)) for place in index])
-
-    def _one(self, place: int) -> NDArray[np.float32]:
-        bag = self._bags.read(place)
+        found = lay_out([self._bags.read(int(place)) for place in index])
+        # The whole batch at once, in place: bags may be small, and a call of numpy costs more than their arithmetic.
+        elements = (found.values if isinstance(found, Ragged) else found).numpy()
         with np.errstate(over="ignore"):
-            bag -= self._mean
-            bag *= self._factor
-        return np.clip(bag, -CLIP, CLIP, out=bag)
+            elements -= self._mean
+            elements *= self._factor
+        np.clip(elements, -CLIP, CLIP, out=elements)
+        return found

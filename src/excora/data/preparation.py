@@ -144,8 +144,8 @@ class Preparation:
         places = np.arange(len(dataset)) if index is None else np.asarray(index, np.intp)
         if self.elements is not None:
             extra = [name for name in dataset.features if self.names and name not in self.names]
-            notes = tuple(f"column {name!r} is ignored: training has not seen it" for name in extra)
-            return Examination({}, self.elements.outside(self._bags(dataset), places), notes)
+            ignored = tuple(f"column {name!r} is ignored: training has not seen it" for name in extra)
+            return Examination({}, self.elements.outside(self._bags(dataset), places), ignored)
         raw, codes = self._raw(dataset)
         raw, codes = raw[places], codes[places]
         names = [column.name for column in self.columns if column.kind == "category"]

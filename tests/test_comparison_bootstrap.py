@@ -128,7 +128,7 @@ def test_units_of_several_sizes_are_worth_fewer():
 
 
 def won(world: oracle.World, seed: int) -> bool:
-    unit = sample_units(len(world.target), group=world.group)
+    unit = sample_units(len(world.target), group=world.group, time=world.time)
     draws = draw(world.prediction, world.target, unit, world.fold, resamples=200, seed=seed)["pcc"]
     return pairwise(*errors(draws, [(1, 0)], seed=seed))[0].side != 0
 

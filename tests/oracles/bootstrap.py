@@ -70,12 +70,13 @@ def excess_variance(means: np.ndarray, covariance: np.ndarray, chi: float) -> fl
 
 
 class World(NamedTuple):
-    """Out-of-fold predictions (seeds, models, n, 1), target (n, 1), group (n,) or None, fold (seeds, n)."""
+    """Out-of-fold predictions (seeds, models, n, 1), target (n, 1), fold (seeds, n); group and time (n,) or None."""
 
     prediction: np.ndarray
     target: np.ndarray
-    group: np.ndarray | None
     fold: np.ndarray
+    group: np.ndarray | None = None
+    time: np.ndarray | None = None
 
 
 def equal_models(
@@ -86,6 +87,7 @@ def equal_models(
     seeds: int = 3,
     folds: int = 5,
     groups: int | None = None,
+    lag: float | None = None,
     pcc: float = 0.7,
     shared: float = 0.7,
     unstable: float = 0.3,
@@ -96,19 +98,22 @@ def equal_models(
 
     ``shared``: part of the error that models have in common. ``unstable``: part of it that is new in each seed.
     ``luck``: standard deviation of a training's own correlation. Of ``groups``, a third of the error is common to each.
+    ``lag``: time-ordered, folds are stretches, and target and errors of neighbours have this correlation.
     """
-    y = generator.normal(size=n)
+    y = generator.normal(size=n) if lag is None else _smooth(generator.normal(size=(1, n)), lag)[0]
     group = None if groups is None else generator.integers(0, groups, n)
 
     def noise(count: int) -> np.ndarray:
         rows = generator.normal(size=(count, n))
         if group is None:
-            return rows
+            return rows if lag is None else _smooth(rows, lag)
         return np.sqrt(2 / 3) * rows + np.sqrt(1 / 3) * generator.normal(size=(count, groups))[:, group]
 
     fixed = np.sqrt(shared) * noise(1) + np.sqrt(1 - shared) * noise(models)
     error = np.sqrt(1 - unstable) * fixed + np.sqrt(unstable) * generator.normal(size=(seeds, models, n))
-    if group is None:
+    if lag is not None:
+        fold = np.tile(np.arange(n) * folds // n, (seeds, 1))
+    elif group is None:
         fold = np.stack([generator.permutation(n) % folds for _ in range(seeds)])
     else:
         fold = np.stack([(generator.permutation(groups) % folds)[group] for _ in range(seeds)])
@@ -116,4 +121,13 @@ def equal_models(
     quality[:, -1] += better
     quality = np.clip(quality, -0.99, 0.99)
     each = np.stack([quality[s][:, fold[s]] for s in range(seeds)])
-    return World((each * y + np.sqrt(1 - each**2) * error)[..., None], y[:, None], group, fold)
+    prediction = (each * y + np.sqrt(1 - each**2) * error)[..., None]
+    return World(prediction, y[:, None], fold, group, None if lag is None else np.arange(float(n)))
+
+
+def _smooth(rows: np.ndarray, lag: float) -> np.ndarray:
+    """Stationary rows of that lag-one correlation, from independent ones."""
+    found = rows.copy()
+    for i in range(1, rows.shape[1]):
+        found[:, i] = lag * found[:, i - 1] + np.sqrt(1 - lag**2) * rows[:, i]
+    return found

@@ -20,7 +20,7 @@ from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.diagnosis.intervals import FEW_GROUPS
 
-FEW_SAMPLES = 300
+FEW_SAMPLES = 400
 
 
 class Pool:
@@ -140,6 +140,11 @@ def _headline(models: list[str], pcc: Array, draws: bootstrap.Draws) -> Headline
 
 def _notes(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[str, Any]) -> list[str]:
     notes = list(dataset.notes)
+    if len(pool.models) > 2:
+        notes.append(
+            f"each interval of the table is for its pair alone: among {len(pool.models)} equal models one or the other "
+            f"may look better or worse by chance; the statement about the best model allows for that"
+        )
     folds, units, noun, samples = setup["folds"], setup["units"], setup["resampled"], setup["samples"]
     if len(pool.seeds) == 1:
         notes.append(
@@ -150,8 +155,8 @@ def _notes(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[
         notes.append(f"only {units} {noun} are resampled: intervals are rough")
     if samples < FEW_SAMPLES:
         notes.append(
-            f"{samples} samples: the intervals hold for models trained on these data; trained on so few others of the "
-            f"same kind, a small difference may turn round"
+            f"{samples} samples: the intervals hold for models trained on these data; with so few samples, training on "
+            f"other data of the same kind may change the order"
         )
     if dataset.weight is not None:
         notes.append("weights count in training and tuning; the scores count every test sample once")

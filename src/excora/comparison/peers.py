@@ -99,7 +99,8 @@ def _mean(distance: Array, index: Any, train: Part, by_distance: bool) -> Array:
     weight = np.ones_like(distance)
     if by_distance:
         same = distance == 0.0
-        weight = np.where(same.any(1, keepdims=True), same, 1.0 / np.where(same, 1.0, distance))
+        # Relative to the nearest: 1 / distance itself may overflow.
+        weight = np.where(same.any(1, keepdims=True), same, distance[:, :1] / np.where(same, 1.0, distance))
     if train.weight is not None:
         weight = weight * train.weight[index]
         # All neighbours of weight 0: nothing prefers one of them.

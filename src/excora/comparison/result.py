@@ -145,16 +145,17 @@ class Comparison:
         from rich.text import Text
 
         if not console.is_terminal:
-            for line in str(self).splitlines():  # whole lines, however long: they may be read by a program
-                yield Text(line, no_wrap=True, overflow="ignore")
+            yield Text(str(self))
             return
         header, *lines = self._table()
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for k, name in enumerate(header):
-            table.add_column(name, justify="left" if k in _LEFT else "right")
+        fits = max(map(len, str(self).splitlines()[: len(lines) + 1])) <= options.max_width
+        shown = [k for k in range(len(header)) if fits or header[k] not in ("MAE", "seconds")]
+        for k in shown:
+            table.add_column(header[k], justify="left" if k in _LEFT else "right", no_wrap=k == 0)
         for cells in lines:
             style = {"better": "green", "worse": "red"}.get(cells[-1], "")
-            table.add_row(*map(Text, cells[:-1]), Text(cells[-1], style))
+            table.add_row(*(Text(cells[k], style if cells[k] == cells[-1] else "") for k in shown))
         yield table
         yield Text()
         yield Text(self.sentence, "bold")

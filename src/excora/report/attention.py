@@ -160,7 +160,8 @@ def _card(bag: dict[str, Any]) -> str:
     line = " ".join(f"<span>{name} <b>{text(value)}</b></span>" for name, value in facts)
     size = f"{len(bag['top'])} of {plural(bag['elements'], 'element')}"
     return (
-        f"<article class=bag><h3>{text(bag['id'])}</h3><p class=facts>{line}</p><table><caption>{size}</caption>"
+        f"<article class=bag><h3><span>Sample</span> {text(bag['id'])}</h3><p class=facts>{line}</p>"
+        f"<table><caption>{size}</caption>"
         "<colgroup><col class=label><col><col class=share></colgroup><thead><tr><th scope=col>Element</th><td></td>"
         f"<th scope=col class=number>Effective</th></tr></thead><tbody>{rows}</tbody></table></article>"
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +24,15 @@ def text(value: object) -> str:
     '&lt;b&gt;&amp;&quot;'
     """
     return html.escape(str(value), quote=True)
+
+
+def prose(value: object) -> str:
+    """For HTML, with `code` set as code.
+
+    >>> prose("try `a < b`")
+    'try <code>a &lt; b</code>'
+    """
+    return re.sub("`([^`]*)`", r"<code>\1</code>", text(value))
 
 
 def plot_text(value: object, longest: int = 40) -> str:
@@ -103,8 +113,10 @@ def duration(seconds: float) -> str:
     """
     if seconds < 60:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    if seconds < 3600:
+        return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def plural(number: int, word: str) -> str:

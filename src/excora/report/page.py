@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from excora import __version__
+import excora
 from excora.errors import MissingExtraError
 from excora.report import attention, comparison, curves, fit, summary
 from excora.report.markup import Missing, Section, plural, script_json, text
@@ -65,7 +65,7 @@ def render(content: Content) -> str:
     )
     plots = [plot.data() for part in sections for plot in part.plots]
     pieces = {
-        "policy": POLICY, "version": text(__version__), "title": text(names.title), "line": text(names.line),
+        "policy": POLICY, "version": text(excora.__version__), "title": text(names.title), "line": text(names.line),
         "state": _state(content), "style": _file("page.css"), "verdict": summary.verdict(content), "links": links,
         "body": body, "plotly": _plotly() if plots else "", "plots": script_json(plots), "script": _file("page.js"),
     }  # fmt: skip

@@ -17,6 +17,7 @@ from excora.report.markup import (
     figure,
     fold,
     plural,
+    prose,
     table,
     text,
 )
@@ -40,7 +41,7 @@ def verdict(content: Content) -> str:
     evidence = f"<p>In the monitor's words: {text(found['name'])}. {text(found['sentence'])}</p>"
     if rows:
         evidence += table("Evidence for the verdict", columns, rows)
-    advice = f"<p><b>What to try next.</b> {text(found['advice'])}</p>"
+    advice = f"<p><b>What to try next.</b> {prose(found['advice'])}</p>"
     return _banner(look, f"Verdict: {found['name']}", plain, advice + fold("The evidence", evidence))
 
 
@@ -113,8 +114,8 @@ def _winners(found: dict[str, Any]) -> list[Card]:
     least = min(rows, key=lambda row: math.inf if row["mse"] is None else row["mse"])
     runs, seconds = len(best["runs"]), sum(run["seconds"] for row in rows for run in row["runs"])
     return [
-        Card("Highest PCC", correlation(best["pcc"]), best["label"]),
-        Card("Lowest MSE", figure(least["mse"]), least["label"]),
+        Card("Highest PCC", correlation(best["pcc"]), f"{best['label']}, mean over runs"),
+        Card("Lowest MSE", figure(least["mse"]), f"{least['label']}, mean over runs"),
         Card("Models", count(len(rows)), f"{plural(runs, 'run')} each"),
         Card("Training", duration(seconds), "all runs together"),
     ]
@@ -134,7 +135,7 @@ def notes(content: Content) -> Section | Missing:
 
 def left_out(missing: Sequence[Missing]) -> Section | Missing:
     """What is not on the page and why."""
-    items = "".join(f"<li><b>{text(item.title)}</b>: {text(item.reason)}</li>" for item in missing)
+    items = "".join(f"<li><b>{text(item.title)}</b>: {prose(item.reason)}</li>" for item in missing)
     return Section("left-out", "What is not here, and why", f"<ul>{items}</ul>") if items else Missing("", "")
 
 

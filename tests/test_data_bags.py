@@ -99,7 +99,7 @@ def test_a_long_table_in_any_order(tmp_path):
     np.testing.assert_array_equal(data.target[:, 0], TARGET[order])
     for k, place in enumerate(order):
         assert sorted(data.bags.read(k).tolist()) == sorted(BAGS[place].tolist())
-    assert len(data.notes) == 0
+    assert data.notes == ("a column without a name is left out: (unnamed) __index_level_0__",)  # of pandas
     assert validate(tmp_path / "long.csv", bag="bag", target="y").elements["max"] == 4
 
 

@@ -112,7 +112,8 @@ def learn_all(frame: pd.DataFrame | None) -> None:
     for name in [] if frame is None else frame:
         found = learn(name, frame[name], np.arange(len(frame)))
         if isinstance(found, Column) and found.kind != "category":
-            assert np.isfinite(found.values(frame[name])[frame[name].notna()]).all()
+            assert np.isfinite([(n.mean, n.std, n.low, n.high) for n in found.numbers]).all()
+            assert found.values(frame[name]).shape == (len(frame), len(found.numbers))
         assert found
 
 

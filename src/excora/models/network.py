@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from excora.data.dataset import Input, Inputs, TableInput
 from excora.errors import InputError
+from excora.models.tokens import ColumnTokens
 from excora.pooling import ECAPool, GatedPool, MeanPool, Pool, Pooled, SoftmaxPool
 from excora.ragged import Ragged
 from excora.settings import Settings
@@ -23,44 +24,22 @@ class Output(NamedTuple):
     pooled: Pooled
 
 
-class FeatureTokens(nn.Module):
-    """One token a column: x_j w_j + b_j for a number, w_code + b_j for a category, m_j + b_j for a missing number.
-
-    Shapes: :class:`TableInput` of n rows to (n, columns, dim).
-    """
-
-    starts: Tensor
-
-    def __init__(self, inputs: Inputs, dim: int) -> None:
-        super().__init__()
-        columns = inputs.numeric + len(inputs.categories)
-        bound = dim**-0.5
-        self.weight = nn.Parameter(torch.empty(inputs.numeric, dim).uniform_(-bound, bound))
-        self.missing = nn.Parameter(torch.empty(inputs.numeric, dim).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(columns, dim).uniform_(-bound, bound))
-        self.codes = nn.Embedding(sum(inputs.categories), dim)
-        nn.init.uniform_(self.codes.weight, -bound, bound)
-        starts = torch.tensor([0, *inputs.categories[:-1]] if inputs.categories else [], dtype=torch.long)
-        self.register_buffer("starts", starts.cumsum(0), persistent=False)
-
-    def forward(self, x: TableInput) -> Tensor:
-        """The tokens of each row."""
-        numbers = torch.where(x.missing[..., None], self.missing, x.numeric[..., None] * self.weight)
-        return torch.cat([numbers, self.codes(x.codes + self.starts)], 1) + self.bias
-
-
 class TableEncoder(nn.Module):
-    """Tokens of a row that have looked at each other: :class:`FeatureTokens`, then transformer layers."""
+    """Tokens of a row that have looked at each other: :class:`ColumnTokens`, then transformer layers."""
 
     def __init__(self, inputs: Inputs, settings: Settings) -> None:
         super().__init__()
-        self.tokens = FeatureTokens(inputs, settings.dim)
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                settings.dim, settings.heads, 2 * settings.dim, settings.dropout, batch_first=True, norm_first=True
-            )
+        self.tokens = ColumnTokens(inputs, settings.dim)
+        dim, heads, dropout = settings.dim, settings.heads, settings.dropout
+        layers = [
+            nn.TransformerEncoderLayer(dim, heads, 2 * dim, dropout, batch_first=True, norm_first=True)
             for _ in range(settings.layers)
-        )
+        ]
+        # A softmax does not see a bias of the keys: its gradient is rounding noise, and Adam would turn noise into
+        # steps of full length. Those of queries and values repeat what the norm's and the output's bias can do.
+        for layer in layers:
+            layer.self_attn.in_proj_bias.requires_grad_(False)
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, x: TableInput) -> Tensor:
         """(n, columns, dim)."""
@@ -102,8 +81,7 @@ class Network(nn.Module):
 def make_pool(name: str, dim: int, **options: Any) -> Pool:
     """The pool of a name of :data:`excora.settings.POOLS`; the bias of its scorer is not trained.
 
-    That bias moves all logits of a bag alike, which a softmax does not see: its gradient is rounding noise, and Adam
-    would turn noise into steps of full length.
+    That bias moves all logits of a bag alike, which a softmax does not see: noise again.
 
     >>> make_pool("softmax", 4).scorer.bias.requires_grad
     False

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from excora.diagnosis.verdicts import Verdict, verdict
@@ -141,6 +142,11 @@ class PlateauMonitor:
                 return
             h = arguments[0] if arguments else keywords["h"]
             mask = arguments[1] if len(arguments) > 1 else keywords.get("mask")
+            # A pool that weighs other vectors than it is given says which: an attention read-out its values.
+            elements = getattr(module, "elements", None)
+            if elements is not None:
+                with torch.no_grad():
+                    h = elements(h)
             self._seen = self._epoch.look(pooled, h, mask, head)
 
         self._hook = pool.register_forward_hook(listen, with_kwargs=True)

@@ -89,12 +89,15 @@ def attention_dropout(h: Tensor | Ragged, mask: Tensor | None, p: float) -> Tens
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for an optimiser that keep weight decay off gamma and temperature: decay would pull them off their start.
 
+    Likewise off what a module names by a method ``decay_free``.
+
     >>> from excora import ECAPool
     >>> optimizer = torch.optim.AdamW(parameter_groups(ECAPool(8), weight_decay=0.01))
     >>> [group["weight_decay"] for group in optimizer.param_groups]
     [0.01, 0.0]
     """
-    found = (getattr(module, "extrapolation_parameters", None) for module in model.modules())
+    methods = ("extrapolation_parameters", "decay_free")
+    found = (getattr(module, method, None) for module in model.modules() for method in methods)
     ours = {id(parameter): parameter for named in found if callable(named) for parameter in named()}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in ours]
     groups = [{"params": rest, "weight_decay": weight_decay}, {"params": list(ours.values()), "weight_decay": 0.0}]

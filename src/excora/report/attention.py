@@ -89,7 +89,7 @@ def bin_edges(values: Sequence[float]) -> list[float]:
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         reach = 0.05 * abs(low) or 0.5
         return [low - reach, low + reach]
-    if low > 0 and high / low > 50:
+    if low > 0 and 50 < high / low < 1e18:  # beyond, the small ones might as well be 0
         steps = 10 if high / low < 500 else 5  # a decade; ten of them come near 1, 2, 5
         first, last = math.floor(steps * math.log10(low)), math.ceil(steps * math.log10(high))
         edges = [10 ** (k / steps) for k in range(first, last + 1)]

@@ -174,6 +174,15 @@ def test_pieces_give_the_weights_and_records_of_whole_batches(data, change):
             assert a[name] == pytest.approx(b[name], rel=1e-3), name
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_mixed_precision_follows_the_full_one(data, accumulate):
+    full, mixed = run(data), run(data, dataclasses.replace(TINY, precision="bf16-mixed", accumulate=accumulate))
+    for a, b in zip(full.rows, mixed.rows, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=0.02)
+        assert a["validation_pcc"] == pytest.approx(b["validation_pcc"], abs=0.02)
+    assert all(t.dtype == torch.float32 for t in weights_of(mixed).values())
+
+
 def test_several_targets_and_workers():
     bags = dataset(targets=2)
     preparation = Preparation.fit(bags, PARTS.train)
@@ -239,6 +248,21 @@ def test_the_test_part_is_never_read(data):
 
     run((Watched(), target, inputs))
     assert seen == set(PARTS.train) | set(PARTS.validation)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_is_wrong_with_the_data_is_said_without_a_traceback(data, workers):
+    features, target, inputs = data
+
+    class Broken:
+        sizes = features.sizes
+
+        def read(self, _):
+            raise InputError("bag 7.h5: element 3 is NaN")
+
+    with pytest.raises(InputError) as raised:
+        run((Broken(), target, inputs), dataclasses.replace(TINY, workers=workers))
+    assert str(raised.value) == "bag 7.h5: element 3 is NaN"
 
 
 def test_training_is_silent_and_leaves_the_random_state(data, capfd):

@@ -1,11 +1,13 @@
-"""Runs that are killed, interrupted or spread over processes; each test drives forks of one fresh interpreter.
+"""Runs that are killed, interrupted or spread over processes: forks of one fresh interpreter.
 
-``python tests/test_training_processes.py SCENARIO FOLDER`` is that interpreter: it imports Lightning once, forks each
-attempt, and prints what it found as JSON.
+``python tests/test_training_processes.py FOLDER`` is that interpreter: it imports Lightning once, which is what takes
+long, forks each attempt, and prints what it found as JSON.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 import os
 import random
@@ -19,51 +21,55 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 SEED, KILLS, EPOCHS = 3, 5, 7
 FILES = ("weights.safetensors", "metrics.csv", "monitor.json", "predictions.csv", "attention.json")
 
 
-def drive(scenario: str, folder: Path) -> Any:
-    command = [sys.executable, "-W", "error", __file__, scenario, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+def test_runs_that_are_killed_interrupted_or_spread_over_processes_end_alike(tmp_path):
+    command = [sys.executable, "-W", "error", __file__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    check_killed(found["killed"], tmp_path)
+    check_interrupted(found["interrupted"], tmp_path)
+    check_ranks(found["ranks"])
 
 
-def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
-    found = drive("kill", tmp_path)
+def check_killed(found: Any, folder: Path) -> None:
+    assert sorted(found) == ["0 workers", "2 workers"]
     for run, deaths in found.items():
         assert [death["signal"] for death in deaths] == [signal.SIGKILL] * KILLS
-        assert {"validation", "writing", "training"} == {death["where"] for death in deaths}
-        for name in FILES:
-            assert (tmp_path / run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (run, name)
-        assert json.loads((tmp_path / run / "results.json").read_text())["epochs"] == EPOCHS
-    assert sorted(found) == ["0 workers", "2 workers"]
+        assert {death["where"] for death in deaths} == {"validation", "writing", "training"}
+        same(folder, run)
 
 
-def test_ctrl_c_leaves_a_usable_run_that_resumes_to_the_same_bytes(tmp_path):
-    found = drive("interrupt", tmp_path)
-    assert found["interrupted"]["state"] == "interrupted"
-    assert found["interrupted"]["stopped"] == "interrupted"
-    assert 0 < found["interrupted"]["epochs"] < 12
-    assert found["interrupted"]["predictions"] == 28
-    assert found["interrupted"]["report"]
-    assert "--resume" in found["interrupted"]["says"]
+def same(folder: Path, run: str) -> None:
+    for name in FILES:
+        assert (folder / run / name).read_bytes() == (folder / "whole" / name).read_bytes(), (run, name)
+    assert json.loads((folder / run / "results.json").read_text())["epochs"] == EPOCHS
+
+
+def check_interrupted(found: Any, folder: Path) -> None:
+    """Ctrl-C leaves a usable run that resumes to the same bytes."""
+    assert found["state"] == found["stopped"] == "interrupted"
+    assert 0 < found["epochs"] < EPOCHS
+    assert found["predictions"] == 28
+    assert found["report"]
+    assert "--resume" in found["says"]
     assert found["handler"], "Ctrl-C works again afterwards"
     assert found["early"] == {"raised": "KeyboardInterrupt", "state": "interrupted"}
-    for name in FILES:
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    same(folder, "interrupted")
 
 
-def test_ranks_give_the_weights_of_one_process(tmp_path):
-    found = drive("ranks", tmp_path)
-    for name, distance in found["distances"].items():
-        assert distance < 1e-5, name
-    for rows in found["rows"].values():
-        for row, alone in zip(rows, found["alone"], strict=True):
-            assert row == pytest.approx(alone, rel=1e-4)
-    assert found["records"] == pytest.approx(found["records_alone"], rel=1e-4)
+def check_ranks(found: Any) -> None:
+    """Three ranks give the weights, curves and records of one process."""
+    for name, case in found.items():
+        assert case["distance"] < 1e-5, name
+        for row, alone in zip(*case["rows"], strict=True):
+            assert row == pytest.approx(alone, rel=1e-4), name
+        assert case["records"][0] == pytest.approx(case["records"][1], rel=1e-4), name
 
 
 # From here on: the other interpreter.
@@ -88,8 +94,8 @@ def settings(**change: Any) -> Any:
     return Settings(**{"dim": 8, "epochs": EPOCHS, "batch_size": 10, "learning_rate": 0.01, "dropout": 0.2, **change})
 
 
-def fork(work: Any) -> int:
-    """Run ``work`` in a fork; its wait status."""
+def fork(work: Any, before: Any = lambda _: None) -> int:
+    """Run ``work`` in a fork; its wait status, for which is waited after ``before``."""
     child = os.fork()
     if child == 0:
         try:
@@ -98,6 +104,7 @@ def fork(work: Any) -> int:
             sys.excepthook(*sys.exc_info())
             os._exit(9)
         os._exit(0)
+    before(child)
     return os.waitpid(child, 0)[1]
 
 
@@ -128,7 +135,6 @@ def kill_at(where: str, count: int) -> None:
 def killed(folder: Path) -> dict[str, Any]:
     from excora.training import callbacks, fit
 
-    assert fork(lambda: fit(data(), output=folder / "whole", settings=settings(), progress=False)) == 0
     callbacks.CHECKPOINT_SECONDS = 0.0
     generator, found = random.Random(SEED), {}
     for workers in (0, 2):
@@ -149,107 +155,114 @@ def killed(folder: Path) -> dict[str, Any]:
     return found
 
 
-def interrupted(folder: Path) -> dict[str, Any]:
-    import io
-
-    from rich.console import Console
-
-    from excora.training import callbacks, fit
+def step_as(step: Any) -> None:
+    """Replace the training step, in this process."""
     from excora.training.module import Regression
 
+    original = Regression.training_step
+    Regression.training_step = lambda *arguments: step() or original(*arguments)  # type: ignore[method-assign]
+
+
+def long_run(folder: Path) -> None:
+    """A slow run that notes what it ended with."""
+    from excora.training import fit
+
+    step_as(lambda: time.sleep(0.02))
+    run = fit(data(), output=folder / "interrupted", settings=settings(), progress=False)
+    text = io.StringIO()
+    Console(file=text, width=300).print(run)
+    found = {"state": run.state, "stopped": run.results["stopped"], "epochs": run.results["epochs"]}
+    found |= {"predictions": len(run.predictions), "report": (run.path / "report.html").exists()}
+    found |= {"says": text.getvalue(), "handler": signal.getsignal(signal.SIGINT) is signal.default_int_handler}
+    (folder / "found").write_text(json.dumps(found))
+
+
+def short_run(folder: Path) -> None:
+    """A run that is interrupted in its first step."""
+    from excora.training import fit
+
+    step_as(lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        fit(data(), output=folder / "early", settings=settings(), progress=False)
+    except KeyboardInterrupt:
+        state = json.loads((folder / "early" / "config.json").read_text())["state"]
+        (folder / "early found").write_text(json.dumps({"raised": "KeyboardInterrupt", "state": state}))
+
+
+def interrupted(folder: Path) -> dict[str, Any]:
+    from excora.training import callbacks, fit
+
     callbacks.CHECKPOINT_SECONDS = 0.0
-    many, step = settings(epochs=12), Regression.training_step
 
-    def slow(*arguments: Any) -> Any:
-        time.sleep(0.01)
-        return step(*arguments)
+    def press(child: int) -> None:
+        while not (folder / "interrupted" / "metrics.csv").exists():
+            time.sleep(0.01)
+        os.kill(child, signal.SIGINT)
 
-    def attempt() -> None:
-        Regression.training_step = slow  # type: ignore[method-assign]
-        run = fit(data(), output=folder / "run", settings=many, progress=False)
-        text = io.StringIO()
-        Console(file=text, width=300).print(run)
-        found = {"state": run.state, "stopped": run.results["stopped"], "epochs": run.results["epochs"]}
-        found |= {"predictions": len(run.predictions), "report": (run.path / "report.html").exists()}
-        handler = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        (folder / "found").write_text(
-            json.dumps({"interrupted": found | {"says": text.getvalue()}, "handler": handler})
-        )
+    def resume() -> None:
+        fit(data(), output=folder / "interrupted", settings=settings(), resume=True, progress=False)
 
-    def early() -> None:
-        def stop(*_: Any) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)
-
-        Regression.training_step = stop  # type: ignore[method-assign]
-        try:
-            fit(data(), output=folder / "early", settings=many, progress=False)
-        except KeyboardInterrupt:
-            state = json.loads((folder / "early" / "config.json").read_text())["state"]
-            (folder / "early found").write_text(json.dumps({"raised": "KeyboardInterrupt", "state": state}))
-
-    child = os.fork()
-    if child == 0:
-        attempt()
-        os._exit(0)
-    metrics = folder / "run" / "metrics.csv"
-    while not metrics.exists():
-        time.sleep(0.01)
-    os.kill(child, signal.SIGINT)
-    assert os.waitpid(child, 0)[1] == 0
-    assert fork(early) == 0
-    assert fork(lambda: fit(data(), output=folder / "run", settings=many, resume=True, progress=False)) == 0
-    assert fork(lambda: fit(data(), output=folder / "whole", settings=many, progress=False)) == 0
+    assert fork(lambda: long_run(folder), before=press) == 0
+    assert fork(lambda: short_run(folder)) == 0
+    assert fork(resume) == 0
     return json.loads((folder / "found").read_text()) | {"early": json.loads((folder / "early found").read_text())}
 
 
-def ranks(folder: Path) -> dict[str, Any]:
-    """One process against two and three; of the last batch of 2 the third rank has none."""
+def rows() -> Any:
+    """70 rows of a table, numbers and a category."""
+    import pandas as pd
+
+    from excora.data.dataset import Dataset
+
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": generator.normal(size=70), "b": generator.choice(["x", "y"], 70)})
+    label = frame["a"] + (frame["b"] == "x") + 0.1 * generator.normal(size=70)
+    return Dataset(np.arange(70).astype(str).astype(object), ("y",), label.to_numpy()[:, None], frame=frame)
+
+
+def ranks() -> dict[str, Any]:
+    """One process against three; of the last batch of 2 the third rank has none."""
     from excora.data.preparation import Preparation
     from excora.data.splits import split
     from excora.models.network import build
     from excora.training import train
 
-    bags = data()
-    parts = split(bags)
-    preparation = Preparation.fit(bags, parts.train)
-    assert len(parts.train) % 10 == 2
-    features, target = preparation.features(bags), preparation.scale(bags.target)
-
-    def run(**change: Any) -> Any:
+    def run(dataset: Any, **change: Any) -> Any:
         chosen = settings(dropout=0.0, epochs=3, **change)
+        parts = split(dataset)
+        assert len(parts.train) % 10 == 2
+        preparation = Preparation.fit(dataset, parts.train)
+        features, target = preparation.features(dataset), preparation.scale(dataset.target)
         return train(build(preparation.inputs, chosen), features, target, parts, chosen, progress=False)
 
-    spread = {
-        "three": run(accelerator="cpu", devices=3, strategy="ddp_fork"),
-        "two, accumulated": run(accelerator="cpu", devices=2, strategy="ddp_fork", accumulate=2),
+    three = {"accelerator": "cpu", "devices": 3, "strategy": "ddp_fork"}
+    found = {
+        "table": (run(rows(), **three), rows()),
+        "bags, accumulated": (run(data(), accumulate=2, **three), data()),
     }
-    alone = run()
-    state = alone.network.state_dict()
+    return {name: compared(spread, run(dataset)) for name, (spread, dataset) in found.items()}
+
+
+def compared(spread: Any, alone: Any) -> dict[str, Any]:
+    ours, others = spread.network.state_dict(), alone.network.state_dict()
+    names = ("bags", "pcc", "mse", "gamma_50")
     return {
-        "distances": {
-            name: max(float((state[k] - other).abs().max()) for k, other in training.network.state_dict().items())
-            for name, training in spread.items()
-        },
-        "rows": {name: training.rows for name, training in spread.items()},
-        "alone": alone.rows,
-        "records": {
-            k: v for k, v in spread["three"].monitor.records[-1].items() if k in ("bags", "pcc", "mse", "gamma_50")
-        },
-        "records_alone": {
-            k: v for k, v in alone.monitor.records[-1].items() if k in ("bags", "pcc", "mse", "gamma_50")
-        },
+        "distance": max(float((ours[name] - others[name]).abs().max()) for name in others),
+        "rows": [spread.rows, alone.rows],
+        "records": [[training.monitor.records[-1][name] for name in names] for training in (spread, alone)],
     }
+
+
+def main(folder: Path) -> None:
+    from excora.training import fit
+
+    assert fork(lambda: fit(data(), output=folder / "whole", settings=settings(), progress=False)) == 0
+    print(json.dumps({"killed": killed(folder), "interrupted": interrupted(folder), "ranks": ranks()}))
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    # The slow imports, once for all forks.
-    import excora.report.page
-    import excora.training.module  # noqa: F401
-
-    scenarios = {
-        "kill": killed, "interrupt": interrupted, "ranks": ranks,
-    }  # fmt: skip
-    print(json.dumps(scenarios[sys.argv[1]](Path(sys.argv[2]))))
+    for slow in ("pandas", "plotly.offline", "excora.report.page", "excora.training.module"):  # once for all forks
+        importlib.import_module(slow)
+    main(Path(sys.argv[1]))

@@ -134,7 +134,7 @@ class _Affine(torch.autograd.Function):
         rows = torch.stack([x.T, torch.ones_like(x.T)], 1)  # (tokens, 2, n)
         sums = torch.bmm(rows, grad.transpose(0, 1))
         grad_x = torch.einsum("std,td->st", grad, weight) if ctx.needs_input_grad[0] else None
-        return grad_x, sums[:, 0], sums[:, 1]
+        return grad_x, sums[:, 0].contiguous(), sums[:, 1].contiguous()  # DDP warns of other strides
 
 
 def quantile_bins(

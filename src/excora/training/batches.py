@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
 from excora.data.dataset import Batch, Features, Index, Input, TableInput
+from excora.errors import ExcoraError
 from excora.ragged import Ragged
 
 #: Samples of a batch that is only evaluated, at most.
@@ -85,7 +86,7 @@ class Steps(Sampler[list[Index]]):
             yield self.divide(np.array_split(batch, self.world)[self.rank])
 
 
-class Rows(Dataset[Batch | list[Index]]):
+class Rows(Dataset[Batch | list[Index] | ExcoraError]):
     """Features with their standardised targets and weights, read a batch at a time."""
 
     def __init__(self, features: Features, target: NDArray[np.float32], weight: NDArray[np.float32] | None) -> None:
@@ -93,9 +94,15 @@ class Rows(Dataset[Batch | list[Index]]):
         self.target = torch.from_numpy(target)
         self.weight = None if weight is None else torch.from_numpy(weight)
 
-    def __getitem__(self, pieces: list[Index]) -> Batch | list[Index]:
-        """A step in one piece is read here, by a loader's worker if there is one; several are read one at a time."""
-        return self.read(pieces[0]) if len(pieces) == 1 else pieces
+    def __getitem__(self, pieces: list[Index]) -> Batch | list[Index] | ExcoraError:
+        """A step in one piece is read here, by a loader's worker if there is one; several are read one at a time.
+
+        What is wrong with the data is returned, not raised: a loader would bury its message in a worker's traceback.
+        """
+        try:
+            return self.read(pieces[0]) if len(pieces) == 1 else pieces
+        except ExcoraError as error:
+            return error
 
     def read(self, index: Index) -> Batch:
         """The samples of ``index``; none is an empty batch, for a rank that has none of a small last batch."""

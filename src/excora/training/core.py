@@ -69,28 +69,48 @@ def train(
     Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
     epoch has ended) it is a KeyboardInterrupt. A criterion that is no longer finite ends training as "diverged"; in the
     first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's random state is not.
+
+    >>> from excora.data.dataset import Inputs
+    >>> from excora.data.features import TableFeatures
+    >>> from excora.data.splits import Split
+    >>> from excora.models.network import build
+    >>> x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    >>> features = TableFeatures(x, np.zeros((40, 2), bool), np.zeros((40, 0), np.int64))
+    >>> settings = Settings(dim=8, epochs=2, accelerator="cpu")
+    >>> parts = Split(np.arange(30), np.arange(30, 40), np.arange(0))
+    >>> training = train(build(Inputs(targets=1, numeric=2), settings), features, x[:, :1], parts, settings)
+    >>> training.epochs, training.stopped, sorted(training.rows[0])[-2:]
+    (2, 'epochs', ['validation_mse', 'validation_pcc'])
     """
     _check(features, target, weight, split)
     try:
-        from excora.training.callbacks import Journal
+        from excora.training.callbacks import Journal, write_records
         from excora.training.module import Regression
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
-    rows = Rows(features, np.ascontiguousarray(target, np.float32), weight)
-    journal = Journal()
+    heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
+    rows = Rows(features, np.ascontiguousarray(target, np.float32), heavy)
     # Lightning warns of modules in eval mode, and a network that is trained again is in it.
-    module = Regression(network.train(), rows, split.train, split.validation, settings)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(_quiet())
-        stack.enter_context(torch.random.fork_rng())
+    module, journal = Regression(network.train(), rows, split.train, split.validation, settings), Journal()
+    with _quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)
         trainer = _trainer(module, journal, settings, where, progress=progress)
         if where is None and _starts_processes(trainer):  # what happened there comes back by file
             where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             trainer = _trainer(module, journal, settings, where, progress=progress)
         interrupted = _run(trainer, module, journal, settings, where, resume=resume)
+    del module.monitor.records[len(journal.rows) :]  # an interrupt may come between the two
+    if folder is not None and journal.rows and is_main():
+        write_records(Path(folder), journal, module.monitor)
     if interrupted and (folder is None or journal.best is None):
         raise KeyboardInterrupt
+    return _result(network, module, journal, settings, interrupted=interrupted)
+
+
+def _result(
+    network: Network, module: Regression, journal: Journal, settings: Settings, *, interrupted: bool
+) -> Training:
+    """The network with its best weights."""
     if journal.best is None:
         raise ExcoraError(
             f"training diverged in its first epoch (loss {journal.rows[-1]['train_loss']:.3g}): lower the learning "
@@ -98,9 +118,8 @@ def train(
         )
     network.load_state_dict(journal.best.state)
     stopped = "interrupted" if interrupted else journal.stopped(settings) or "epochs"
-    return Training(
-        network.cpu().eval(), journal.best.epoch, journal.rows, module.monitor, stopped, journal.seconds
-    )  # fmt: skip
+    figures = (journal.rows, module.monitor, stopped, journal.seconds)
+    return Training(network.cpu().eval(), journal.best.epoch, *figures)
 
 
 def is_main() -> bool:
@@ -109,8 +128,10 @@ def is_main() -> bool:
     >>> is_main()
     True
     """
-    from lightning.fabric.utilities.rank_zero import rank_zero_only
-
+    try:
+        from lightning.fabric.utilities.rank_zero import rank_zero_only
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(str(error.name), "app") from error
     # Before there is a Trainer, Lightning does not know of nodes that were started by hand.
     node = 0 if "RANK" in os.environ else int(os.environ.get("NODE_RANK", "0"))
     return getattr(rank_zero_only, "rank", 0) == 0 and node == 0
@@ -215,6 +236,7 @@ def _run(
             raise
         interrupted = True
     finally:
+        module.monitor.teardown(trainer, module, "fit")  # which Lightning leaves out after an interrupt
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
     if _starts_processes(trainer) and last is not None and last.exists():

@@ -92,8 +92,8 @@ def _safetensors() -> Any:
     return safetensors.torch
 
 
-def claim(folder: Path, *, resume: bool, weights: int, samples: int) -> bool:
-    """Make the folder, sure that a run of ``weights`` bytes can be written to it; True if there is one to resume."""
+def claim(folder: Path, *, resume: bool) -> bool:
+    """Make the folder, sure that it can be written and is nobody else's; True if there is a run in it to resume."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         there = any(folder.iterdir())
@@ -107,11 +107,16 @@ def claim(folder: Path, *, resume: bool, weights: int, samples: int) -> bool:
         )
     if there and not (folder / "config.json").exists():
         raise InputError(f"{folder}: there is no config.json, so there is no run to resume here; give another folder")
-    # The checkpoint holds weights, two moments of Adam and the best weights, and a moment long there are two of it.
-    need, free = 9 * weights + 200 * samples + ROOM, shutil.disk_usage(folder).free
+    return there
+
+
+def check_room(folder: Path, network: Network, *, samples: int) -> None:
+    """Refuse a disk on which the run has no room; ``samples`` are those to be predicted."""
+    # A checkpoint holds the weights, two moments of Adam and the best weights; while it is written there are two.
+    size = sum(t.numel() * t.element_size() for t in network.state_dict().values())
+    need, free = 9 * size + 200 * samples + ROOM, shutil.disk_usage(folder).free
     if free < need:
         raise InputError(f"{folder}: a run takes about {need / 1e6:.0f} MB and the disk has {free / 1e6:.0f} MB left")
-    return there
 
 
 def versions() -> dict[str, str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from excora.data.dataset import Batch, Index
+from excora.errors import ExcoraError
 from excora.losses import (
     ConcordanceLoss,
     CorrelationLoss,
@@ -102,6 +103,8 @@ class Regression(LightningModule):
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:  # noqa: ARG002
         """Pieces are read and moved one at a time, when their turn comes."""
+        if isinstance(batch, ExcoraError):
+            raise batch
         return batch.to(device) if isinstance(batch, Batch) else batch
 
     # Training.

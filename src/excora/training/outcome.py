@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excora.data.dataset import Dataset, Features, Index
 from excora.data.preparation import Preparation
@@ -32,31 +33,32 @@ def element_names(preparation: Preparation) -> list[str] | None:
     return numbers + [column.name for column in preparation.columns if column.kind == "category"]
 
 
-def evaluate(
-    folder: Path,
-    training: Training,
-    dataset: Dataset,
-    features: Features,
-    preparation: Preparation,
-    split: Split,
-    settings: Settings,
-) -> dict[str, Any]:
+class Material(NamedTuple):
+    """What a run is made from."""
+
+    dataset: Dataset
+    features: Features
+    target: NDArray[np.float32]  #: standardised
+    preparation: Preparation
+    split: Split
+    settings: Settings
+
+
+def evaluate(folder: Path, training: Training, material: Material) -> dict[str, Any]:
     """Look at validation and test part once, write the three files, and return the content of results.json."""
     results: dict[str, Any] = {
         "best_epoch": training.best_epoch,
         "epochs": training.epochs,
         "seconds": training.seconds,
         "stopped": training.stopped,
-        "counts": {name: len(part) for name, part in split._asdict().items()},
+        "counts": {name: len(part) for name, part in material.split._asdict().items()},
     }
-    parts = {}
-    for name in ("validation", "test"):
-        parts[name] = _look(name, training.network, dataset, features, preparation, getattr(split, name), settings)
-        results[name] = parts[name].scores
+    parts = {name: _look(name, training.network, material) for name in ("validation", "test")}
+    results |= {name: part.scores for name, part in parts.items()}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     results["groups"] = {"test": parts["test"].groups}
-    notes = [*dataset.notes, *preparation.notes, *parts["test"].notes]
+    notes = [*material.dataset.notes, *material.preparation.notes, *parts["test"].notes]
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
@@ -78,18 +80,12 @@ class Part(NamedTuple):
     notes: list[str]
 
 
-def _look(
-    name: str,
-    network: Network,
-    dataset: Dataset,
-    features: Features,
-    preparation: Preparation,
-    index: Index,
-    settings: Settings,
-) -> Part:
+def _look(name: str, network: Network, material: Material) -> Part:
+    dataset, features, preparation = material.dataset, material.features, material.preparation
+    index: Index = getattr(material.split, name)
     assert dataset.target is not None
     looked, rows = [], []
-    for answer in answers(network, features, index, settings):
+    for answer in answers(network, features, index, material.settings):
         looked.append(Looked.at(answer))
         rows.append(answer.prediction)
     prediction = preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))

@@ -69,7 +69,7 @@ def predict(
     ``data`` has the layout of the training data, with or without the targets; columns that do not fit are named in a
     :class:`DataError`. ``labels`` is a table that lists the bags of a folder to predict, all of them unless given;
     ``id`` names the samples if another column than in training does. Memory is bounded by the run's ``max_elements``;
-    ``attention`` adds a row an element.
+    ``attention`` adds a row an element. :func:`excora.training.fit` has an example.
     """
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)

@@ -22,8 +22,8 @@ from excora.errors import InputError
 from excora.models.network import Network, build
 from excora.settings import Settings
 from excora.training.core import Training, is_main, train
-from excora.training.folder import claim, read_json, read_weights, versions, write_json, write_weights
-from excora.training.outcome import evaluate
+from excora.training.folder import check_room, claim, read_json, read_weights, versions, write_json, write_weights
+from excora.training.outcome import Material, evaluate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,31 +92,37 @@ def fit(
 
     Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"``. On several devices every process
     returns; the one that writes and should print has ``run.writes``.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.csv").write_text("x,y\\n" + "".join(f"{k % 7},{k % 7 + k % 2}\\n" for k in range(60)))
+    >>> run = fit(folder / "a.csv", target="y", output=folder / "run", settings=Settings(dim=8, epochs=2))
+    >>> run.state, run.results["counts"], sorted(run.results["test"]["y"])
+    ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
+    >>> from excora.training import predict
+    >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
+    ['id', 'prediction', 'outside']
     """
     settings = Settings() if settings is None else settings
-    folder, given = Path(output), Roles.of(target=target, **roles)
+    folder, given, writes = Path(output), Roles.of(target=target, **roles), is_main()
+    there = claim(folder, resume=resume) if writes else False
     dataset = data if isinstance(data, Dataset) else read(data, **dataclasses.asdict(given))
-    if dataset.target is None:
-        raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
-    parts = split(dataset, validation=validation, test=test, seed=settings.seed)
-    preparation = Preparation.fit(dataset, parts.train)
-    network = build(preparation.inputs, settings)
+    material = _material(dataset, validation, test, settings)
+    network = build(material.preparation.inputs, settings)
     path = None if isinstance(data, Dataset) else data
-    config = _config(path, given, dataset, preparation, settings, {"validation": validation, "test": test}, folder)
-    writes = is_main()
+    config = _config(path, given, material, {"validation": validation, "test": test}, folder)
+    if there:
+        before = read_json(folder / "config.json")
+        _check_same(folder, before, config)
+        if before.get("state") == "finished" and before.get("settings") == config["settings"]:
+            return Run.load(folder)
     if writes:
-        size = sum(t.numel() * t.element_size() for t in network.state_dict().values())
-        if claim(folder, resume=resume, weights=size, samples=len(parts.validation) + len(parts.test)):
-            before = read_json(folder / "config.json")
-            _check_same(folder, before, config)
-            if before.get("state") == "finished" and before.get("settings") == config["settings"]:
-                return Run.load(folder)
-        write_json(folder / "preparation.json", preparation.to_dict())
+        check_room(folder, network, samples=len(material.split.validation) + len(material.split.test))
+        write_json(folder / "preparation.json", material.preparation.to_dict())
         write_json(folder / "config.json", config)
-    features = preparation.features(dataset)
     try:
         training = train(
-            network, features, preparation.scale(dataset.target), parts, settings,
+            network, material.features, material.target, material.split, settings,
             weight=None if dataset.weight is None else dataset.weight.astype(np.float32),
             folder=folder, resume=resume, progress=progress,
         )  # fmt: skip
@@ -125,34 +131,38 @@ def fit(
             write_json(folder / "config.json", config | {"state": "interrupted"})
         raise
     if not writes:
-        return Run(folder, config, settings, preparation, training.network, {}, writes=False)
-    return _finish(folder, config, training, dataset, features, preparation, parts, settings)
+        return Run(folder, config, settings, material.preparation, training.network, {}, writes=False)
+    return _finish(folder, config, training, material)
 
 
-def _finish(folder: Path, config: dict[str, Any], training: Training, *evaluated: Any) -> Run:
+def _material(dataset: Dataset, validation: float, test: float, settings: Settings) -> Material:
+    if dataset.target is None:
+        raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
+    parts = split(dataset, validation=validation, test=test, seed=settings.seed)
+    preparation = Preparation.fit(dataset, parts.train)
+    target = preparation.scale(dataset.target)
+    return Material(dataset, preparation.features(dataset), target, preparation, parts, settings)
+
+
+def _finish(folder: Path, config: dict[str, Any], training: Training, material: Material) -> Run:
     """Weights, figures and report; the state is written last."""
     from excora.report import write_report
 
     write_weights(folder / "weights.safetensors", training.network)
-    results = evaluate(folder, training, *evaluated)
+    results = evaluate(folder, training, material)
     config = config | {"state": "interrupted" if training.stopped == "interrupted" else "finished"}
     write_json(folder / "config.json", config)
     write_report(folder)
-    _, _, preparation, _, settings = evaluated
-    return Run(folder, config, settings, preparation, training.network, results)
+    return Run(folder, config, material.settings, material.preparation, training.network, results)
 
 
 def _config(
-    path: str | Path | None,
-    roles: Roles,
-    dataset: Dataset,
-    preparation: Preparation,
-    settings: Settings,
-    shares: dict[str, float],
-    folder: Path,
+    path: str | Path | None, roles: Roles, material: Material, shares: dict[str, float], folder: Path
 ) -> dict[str, Any]:
     """The content of config.json of a run that starts."""
     import excora
+
+    dataset, settings = material.dataset, material.settings
 
     named = {
         name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(roles).items()
@@ -164,7 +174,7 @@ def _config(
         "data": {"path": None if path is None else str(path), **named, "fingerprint": fingerprint(dataset)},
         "split": shares,
         "settings": settings.to_dict(),
-        "inputs": dataclasses.asdict(preparation.inputs),
+        "inputs": dataclasses.asdict(material.preparation.inputs),
         "state": "training",
         "environment": versions(),
     }

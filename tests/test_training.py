@@ -19,7 +19,7 @@ from excora.data.bags import ArrayBags
 from excora.data.dataset import Dataset, Inputs
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
-from excora.errors import ExcoraError, InputError
+from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.models.network import build
 from excora.pooling import parameter_groups
@@ -389,5 +389,11 @@ def test_a_logger_that_is_not_installed_is_named(data, tmp_path, monkeypatch):
     monkeypatch.setattr("lightning.pytorch.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
     monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARD_AVAILABLE", False)
     monkeypatch.setattr("lightning.fabric.loggers.tensorboard._TENSORBOARDX_AVAILABLE", False)
-    with pytest.raises(InputError, match="pip install tensorboard"):
+    with pytest.raises(MissingExtraError, match=r"excora\[tensorboard\]"):
         run(data, dataclasses.replace(TINY, logger="tensorboard"), folder=tmp_path)
+
+
+def test_tensorboard_gets_its_files(data, tmp_path):
+    run(data, dataclasses.replace(TINY, logger="tensorboard"), folder=tmp_path)
+    (events,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
+    assert b"validation_pcc" in events.read_bytes()

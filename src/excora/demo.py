@@ -57,7 +57,7 @@ def run(
     output: str | Path = "runs/demo",
     *,
     seeds: int = 3,
-    epochs: int = 40,
+    epochs: int = 24,
     bags: int = BAGS,
     console: Console | None = None,
 ) -> Shown:
@@ -69,7 +69,7 @@ def run(
     folder = Path(output)
     _claim(folder)
     # The elements need no encoder: what differs is the pool alone.
-    settings = Settings(layers=0, learning_rate=0.02, epochs=epochs, patience=epochs, batch_size=100)
+    settings = Settings(layers=0, learning_rate=0.05, epochs=epochs, patience=epochs, batch_size=40)
     console = Console(quiet=True) if console is None else console
     say = console.print
     found: dict[str, Comparison] = {}

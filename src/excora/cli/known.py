@@ -27,7 +27,7 @@ def demo(
         "runs/demo"
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: each has its own data and weights.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training bags.")] = 40,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training bags.")] = 24,
     bags: Annotated[int, typer.Option(min=20, help="Bags of each setting.")] = 1000,
 ) -> None:
     """See it work: softmax against ECA pooling, where extrapolation helps and where it does not, and the report."""

@@ -88,6 +88,8 @@ def fit(
         echo_json(run.results)
     else:
         show(run)
+    if run.state == "interrupted":
+        raise typer.Exit(130)
 
 
 def predict(

@@ -203,9 +203,7 @@ def _logger(settings: Settings, folder: Path | None) -> Any:
     try:
         return TensorBoardLogger(folder, name="tensorboard", version="")
     except ModuleNotFoundError as error:
-        raise InputError(
-            "logger 'tensorboard' needs a package that is not installed: pip install tensorboard"
-        ) from error
+        raise MissingExtraError("tensorboardX", "tensorboard") from error
 
 
 def _starts_processes(trainer: Any) -> bool:

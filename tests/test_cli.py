@@ -70,6 +70,10 @@ def test_reproduce_runs_a_study_and_shows_the_papers_column(tmp_path):
     assert result.exit_code == 0, result.output
     assert {"results.json", "table.csv", "figures.html"} <= {file.name for file in (tmp_path / "out").iterdir()}
     assert "paper" in (tmp_path / "out" / "table.csv").read_text().splitlines()[0]
+    again = CliRunner().invoke(
+        cli.app, ["reproduce", "gradients", "--quick", "--output", str(tmp_path / "out"), "--json"]
+    )
+    assert json.loads(again.output)["table"] == json.loads((tmp_path / "out" / "results.json").read_text())["table"]
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -31,6 +33,8 @@ def test_demo_prints_both_settings_and_replaces_only_an_earlier_demonstration(tm
         for setting in demo.SETTINGS.values():
             assert setting.title in result.output
         assert str(folder / "beyond" / "report.html") in result.output
+    found = json.loads(CliRunner().invoke(cli.app, ["demo", *options, "--json"]).output)
+    assert set(found) == set(demo.SETTINGS)
     taken = tmp_path / "taken"
     taken.mkdir()
     (taken / "thesis.txt").write_text("ten years of work")

@@ -29,11 +29,14 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: each has its own data and weights.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training bags.")] = 24,
     bags: Annotated[int, typer.Option(min=20, help="Bags of each setting.")] = 1000,
+    as_json: Json = False,
 ) -> None:
     """See it work: softmax against ECA pooling, where extrapolation helps and where it does not, and the report."""
     from excora.demo import run
 
-    run(output, seeds=seeds, epochs=epochs, bags=bags, console=console)
+    shown = run(output, seeds=seeds, epochs=epochs, bags=bags, console=None if as_json else console)
+    if as_json:
+        echo_json({name: comparison.to_dict() for name, comparison in shown.comparisons.items()})
 
 
 def diagnose(
@@ -81,8 +84,18 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option(help="Seconds instead of minutes: to try it out, the numbers mean nothing.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run one of the paper's experiments; :data:`REPRODUCE` is its help."""
     from excora.studies import reproduce as run
 
-    run(name, output or Path("runs") / name, data=data, seeds=seeds, quick=quick, console=console)
+    content = run(
+        name,
+        output or Path("runs") / name,
+        data=data,
+        seeds=seeds,
+        quick=quick,
+        console=None if as_json else console,
+    )
+    if as_json:
+        echo_json({"summary": content["summary"], "table": content["table"]})

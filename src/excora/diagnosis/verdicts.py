@@ -51,7 +51,7 @@ TEXTS = {
     ),
     "cannot tell": (
         "The input does not carry the evidence for a verdict.",
-        "Train for 12 epochs and more; in a loop of your own, give PlateauMonitor pooled=, h= and head= at each update.",
+        "Train for 12 epochs or more; in a loop of your own, give PlateauMonitor pooled=, h= and head= at each update.",
     ),
 }
 

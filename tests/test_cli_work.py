@@ -114,7 +114,7 @@ def test_validate_says_what_is_there_and_names_every_problem(table, tmp_path, mo
 
 def test_compare_says_plainly_what_the_difference_is(table, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "comparison"
-    options = ["--target", "y", "--model", "ridge", "--model", "softmax", "--folds", "2", "--seeds", "2", *QUICK]
+    options = ["--target", "y", "--only", "ridge", "--only", "softmax", "--folds", "2", "--seeds", "2", *QUICK]
     code, printed, _ = invoke(monkeypatch, capsys, "compare", table, *options, "--output", folder)
     assert code == 0
     assert "95 % interval" in printed
@@ -129,6 +129,22 @@ def test_diagnose_reads_a_run_folder(run, monkeypatch, capsys):
     code, printed, _ = invoke(monkeypatch, capsys, "diagnose", folder, "--json")
     assert code == 0
     assert json.loads(printed)["source"] == "full run"
+
+
+def test_the_ft_transformer_is_a_model_of_the_application(table, tmp_path, monkeypatch, capsys):
+    folder, out, looked = tmp_path / "run", tmp_path / "out.csv", tmp_path / "attention.csv"
+    options = ["--target", "y", "--drop", "slide", "--model", "ft-transformer", "--output", folder, *QUICK, "--json"]
+    code, printed, _ = invoke(monkeypatch, capsys, "fit", table, *options)
+    assert code == 0
+    assert json.loads(printed)["test"]["y"]["mse"] > 0
+    code, _, _ = invoke(monkeypatch, capsys, "predict", folder, table, "--output", out, "--attention", looked)
+    assert code == 0
+    weights = pd.read_csv(looked)
+    assert set(weights["element"]) == {"CLS", "size", "age", "kind"}
+    assert weights.groupby("id")["weight"].sum().to_numpy() == pytest.approx(np.ones(80), abs=1e-5)
+    code, _, error = invoke(monkeypatch, capsys, "fit", table, *options[:-1], "--pool", "mean", "--resume")
+    assert code == 2
+    assert "pool" in error
 
 
 def test_a_setting_out_of_range_is_refused_by_name(table, tmp_path):

@@ -60,7 +60,7 @@ def test_networks_and_peers_side_by_side(tmp_path, capsys):
     stored = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert stored == found.to_dict()
     assert stored["rerun"] == (
-        f"excora compare {path} --target y --model softmax --model eca --model ridge --folds 2 --seeds 1 --dim 8 "
+        f"excora compare {path} --target y --only softmax --only eca --only ridge --folds 2 --seeds 1 --dim 8 "
         f"--heads 2 --epochs 2 --batch-size 16 --output {tmp_path / 'out'}"
     )
     assert "ECA (ours)" in (tmp_path / "out" / "report.html").read_text()

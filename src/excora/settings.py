@@ -10,6 +10,8 @@ from typing import Any
 
 from excora.errors import InputError
 
+#: The models one can ask for by name; bags have the first.
+MODELS = ("pool", "ft-transformer")
 #: The pools one can ask for by name, weakest first.
 POOLS = ("mean", "softmax", "gated", "eca-paper", "eca")
 
@@ -30,6 +32,12 @@ class Settings:
     an :class:`InputError` that names the setting.
     """
 
+    model: str = _option(
+        "pool",
+        "Model",
+        "What reads a table: ft-transformer attends as --pool says (softmax, eca-paper, eca).",
+        choices=MODELS,
+    )
     pool: str = _option("eca", "Model", "How the elements of a sample become one vector.", choices=POOLS)
     dim: int = _option(64, "Model", "Width of the elements after the encoder.", least=1)
     layers: int = _option(1, "Model", "Depth of the encoder; 0 = none, for bags of good features.", least=0)

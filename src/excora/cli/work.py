@@ -133,7 +133,9 @@ def compare(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of results and report; needed to resume.")
     ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Only these models; repeat it. All by default.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this model; repeat it for several. All by default.")
+    ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts; each is the test part once.")] = 5,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: other folds, other starts.")] = 3,
     resume: Annotated[bool, typer.Option(help="Go on with a comparison that was stopped.")] = False,
@@ -149,7 +151,7 @@ def compare(
 
       excora compare cells.parquet --bag slide --target survival --group patient --output comparison
 
-      excora compare table.csv --target price --model softmax --model eca --seeds 5
+      excora compare table.csv --target price --only softmax --only eca --seeds 5
     """
     from excora.comparison import MODELS
     from excora.comparison import compare as run
@@ -157,7 +159,7 @@ def compare(
     found = run(
         data,
         output=output,
-        models=tuple(model) if model else MODELS,
+        models=tuple(only) if only else MODELS,
         folds=folds,
         seeds=seeds,
         settings=settings,

@@ -192,7 +192,7 @@ def _rerun(data: Any, dataset: Dataset, output: Any, setup: dict[str, Any]) -> s
             words += [f"--{name}", value]
     if tuple(setup["models"]) != MODELS:
         for name in setup["models"]:
-            words += ["--model", name]
+            words += ["--only", name]
     words += ["--folds", str(setup["folds"]), "--seeds", str(len(setup["seeds"]))]
     default = Settings().to_dict()
     for name, value in setup["settings"].items():

@@ -26,8 +26,29 @@ class TableInput(NamedTuple):
     codes: Tensor  #: (n, categorical columns) int64; 0 = a category that training has not seen
 
 
-Input = TableInput | Tensor | Ragged
-"""What a batch feeds a model: table rows, bags of one size (n, elements, width), or bags of several sizes."""
+@dataclass(frozen=True)
+class RetrievalInput:
+    """Rows of a table with the training rows most like each of them; a slice of it is a slice of the rows."""
+
+    table: TableInput
+    neighbours: Tensor  #: (n, k) int64, numbers of training rows, nearest first
+    allowed: Tensor  #: (n, k) bool; False where there are fewer than k to choose from
+
+    def __getitem__(self, rows: Any) -> RetrievalInput:
+        return RetrievalInput(TableInput(*(p[rows] for p in self.table)), self.neighbours[rows], self.allowed[rows])
+
+    def to(self, *arguments: Any, **keywords: Any) -> RetrievalInput:
+        """On another device, as ``Tensor.to``."""
+        parts = (part.to(*arguments, **keywords) for part in (*self.table, self.neighbours, self.allowed))
+        return RetrievalInput(TableInput(next(parts), next(parts), next(parts)), next(parts), next(parts))
+
+    def double(self) -> RetrievalInput:
+        """The numbers in double precision."""
+        return replace(self, table=self.table._replace(numeric=self.table.numeric.double()))
+
+
+Input = TableInput | RetrievalInput | Tensor | Ragged
+"""What a batch feeds a model: table rows, alone or with neighbours; bags of one size (n, elements, width), or of several."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -229,6 +229,10 @@ class FTTransformer(Network):
         total = sum((penalty.sum for penalty in earlier), pooled.penalty.sum)
         return Output(self.head(pooled.value), pooled._replace(penalty=pooled.penalty._replace(sum=total)))
 
+    def element_names(self, columns: list[str]) -> list[str]:
+        """The token that reads stands before those of the columns."""
+        return ["CLS", *columns]
+
     def decay_free(self) -> Iterator[nn.Parameter]:
         """What weight decay should leave alone: tokens, LayerNorms, gamma and temperature, and every bias."""
         kinds = (ColumnTokens, nn.LayerNorm, Extrapolation)

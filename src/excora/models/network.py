@@ -77,6 +77,10 @@ class Network(nn.Module):
         pooled = self.pool(self.encoder(x))
         return Output(self.head(pooled.value), pooled)
 
+    def element_names(self, columns: list[str]) -> list[str]:
+        """What the pool weighs in a row of a table with these columns."""
+        return columns
+
 
 def make_pool(name: str, dim: int, **options: Any) -> Pool:
     """The pool of a name of :data:`excora.settings.POOLS`; the bias of its scorer is not trained.
@@ -106,15 +110,36 @@ def build(inputs: Inputs, settings: Settings) -> Network:
     >>> sum(p.numel() for p in build(table, Settings(dim=8, layers=0, pool="mean")).parameters())
     89
 
-    The attention heads of a table's encoder must divide its width: else an :class:`InputError`.
+    The attention heads of a table's encoder must divide its width: else an :class:`InputError`; likewise an
+    FT-Transformer for bags, or with a pool that is no attention.
     """
     if not inputs.width and settings.layers and settings.dim % settings.heads:
         raise InputError(f"heads must divide dim, got heads {settings.heads} and dim {settings.dim}")
     with torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(settings.seed)
+        if settings.model == "ft-transformer":
+            return _ft_transformer(inputs, settings)
         if inputs.width:
             encoder: nn.Module = BagEncoder(inputs, settings)
             dim = settings.dim if settings.layers else inputs.width
         else:
             encoder, dim = TableEncoder(inputs, settings), settings.dim
         return Network(encoder, make_pool(settings.pool, dim), nn.Linear(dim, inputs.targets))
+
+
+def _ft_transformer(inputs: Inputs, settings: Settings) -> Network:
+    from excora.models.ft_transformer import FTTransformer  # it builds on this module
+
+    if inputs.width:
+        raise InputError("model 'ft-transformer' reads tables, and these are bags: leave it at 'pool'")
+    if settings.pool not in ("softmax", "eca-paper", "eca"):
+        raise InputError(f"the FT-Transformer attends with softmax, eca-paper or eca, got pool {settings.pool!r}")
+    return FTTransformer(
+        inputs,
+        dim=settings.dim,
+        blocks=max(settings.layers, 1),
+        heads=settings.heads,
+        attention=settings.pool,  # type: ignore[arg-type]  # one of the three, as just checked
+        attention_dropout=settings.dropout,
+        feedforward_dropout=settings.dropout,
+    )

@@ -61,8 +61,9 @@ def _piece(network: Network, features: Features, piece: Index, device: torch.dev
     output = network(move(features.read(piece), device))
     details = output.pooled.details
     gamma, temperature = (details[k].cpu().tolist() if k in details else None for k in ("gamma", "temperature"))
-    flat = output.pooled.weights.flatten().float().cpu().numpy()
-    weights = np.split(flat, np.cumsum(features.sizes[piece])[:-1])
+    attended = output.pooled.weights.float().cpu().numpy()
+    # One row a sample, or bags of several sizes end to end.
+    weights = list(attended) if attended.ndim == 2 else np.split(attended, np.cumsum(features.sizes[piece])[:-1])
     found = []
     for k, row in enumerate(output.prediction.float().cpu().numpy()):
         gain = 1.0 if gamma is None else gamma[k]

@@ -25,12 +25,13 @@ SHOWN = 12  #: samples of the test part whose attention the report shows
 HEAVIEST = 12  #: elements of each
 
 
-def element_names(preparation: Preparation) -> list[str] | None:
-    """Names of the tokens of a table; None for bags, whose elements have numbers."""
+def element_names(network: Network, preparation: Preparation) -> list[str] | None:
+    """Names of what is weighed in a row of a table; None for bags, whose elements have numbers."""
     if preparation.elements is not None:
         return None
     numbers = [label for column in preparation.columns for label in column.labels]
-    return numbers + [column.name for column in preparation.columns if column.kind == "category"]
+    words = [column.name for column in preparation.columns if column.kind == "category"]
+    return network.element_names(numbers + words)
 
 
 class Material(NamedTuple):
@@ -96,7 +97,7 @@ def _look(name: str, network: Network, material: Material) -> Part:
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        _attention(looked, prediction, dataset, preparation),
+        _attention(looked, prediction, dataset, element_names(network, preparation)),
         notes,
     )
 
@@ -151,9 +152,8 @@ class Looked(NamedTuple):
         return cls(answer.position, *figures, heaviest)
 
 
-def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, preparation: Preparation) -> dict[str, Any]:
+def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, names: list[str] | None) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
-    names = element_names(preparation)
     order = np.argsort(prediction[:, 0], kind="stable")
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
     return {

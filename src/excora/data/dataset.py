@@ -48,7 +48,7 @@ class RetrievalInput:
 
 
 Input = TableInput | RetrievalInput | Tensor | Ragged
-"""What a batch feeds a model: table rows, alone or with neighbours; bags of one size (n, elements, width), or of several."""
+"""What feeds a model: table rows, alone or with neighbours; bags of one size (n, elements, width), or several."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,8 +100,8 @@ def test_rows_are_means_over_runs_and_pairs_conclude():
     assert pair.low < pair.difference < pair.high < 0
     assert (pair.verdict, pair.mse_verdict) == ("worse", "worse")
     assert found.sentence == (
-        f"ridge has the highest PCC ({row.pooled_pcc:.3f}) and is better than the other, by intervals that hold for "
-        f"all pairs of the 2 models at once."
+        f"ridge has the highest PCC over all samples ({row.pooled_pcc:.3f}) and is better than the other, by intervals "
+        f"that hold for all pairs of the 2 models at once."
     )
     assert list(found.frame()["verdict"]) == [None, "worse"]
 
@@ -300,17 +300,17 @@ def test_the_sentence_is_plain_about_noise():
     tied = Headline(best="eca", better_than=["ridge"], tied_with=["mean", "softmax"])
     assert conclude(LABELS, pair(0.003, -0.004, 0.010, "no difference"), tied, 0.8) == (
         "ECA (ours) and softmax cannot be told apart here: PCC differs by +0.003, 95 % interval -0.004 to +0.010. "
-        "ECA (ours) has the highest PCC (0.800), but cannot be told apart from mean and softmax, by intervals that "
-        "hold for all pairs of the 4 models at once."
+        "ECA (ours) has the highest PCC over all samples (0.800), but cannot be told apart from mean and softmax, by "
+        "intervals that hold for all pairs of the 4 models at once."
     )
     won = Headline(best="eca", better_than=["ridge", "softmax"], tied_with=[])
     assert conclude(LABELS, pair(-0.1, -0.2, -0.05, "worse"), won, 0.8) == (
         "ECA (ours) is worse than softmax here: PCC differs by -0.100, 95 % interval -0.200 to -0.050. ECA (ours) has "
-        "the highest PCC (0.800) and is better than all 2 others, by intervals that hold for all pairs of the 3 models "
-        "at once."
+        "the highest PCC over all samples (0.800) and is better than all 2 others, by intervals that hold for all pairs "
+        "of the 3 models at once."
     )
     alone = Headline(best="ridge", better_than=[], tied_with=[])
-    assert conclude(LABELS, None, alone, 0.5) == "ridge has a PCC of 0.500."
+    assert conclude(LABELS, None, alone, 0.5) == "ridge has a PCC of 0.500 over all samples."
 
 
 def test_time_left_is_shown_on_a_terminal_and_in_lines():

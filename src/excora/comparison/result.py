@@ -180,10 +180,11 @@ def conclude(labels: dict[str, str], focus: Pair | None, headline: Headline, pcc
     """The conclusion in plain words: the pair one asks about first, then the best model."""
     names = [labels[model] for model in headline.tied_with]
     best, count = labels[headline.best], 1 + len(names) + len(headline.better_than)
-    found = f"{best} has the highest PCC ({pcc:.3f})"
+    # Of pooled out-of-fold predictions, as the differences: not the mean over folds, which the table shows.
+    found = f"{best} has the highest PCC over all samples ({pcc:.3f})"
     for_all = f"by intervals that hold for all pairs of the {count} models at once"
     if count == 1:
-        found = f"{best} has a PCC of {pcc:.3f}."
+        found = f"{best} has a PCC of {pcc:.3f} over all samples."
     elif not names:
         found += f" and is better than {'the other' if count == 2 else f'all {count - 1} others'}, {for_all}."
     else:

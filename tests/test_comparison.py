@@ -306,8 +306,8 @@ def test_the_sentence_is_plain_about_noise():
     won = Headline(best="eca", better_than=["ridge", "softmax"], tied_with=[])
     assert conclude(LABELS, pair(-0.1, -0.2, -0.05, "worse"), won, 0.8) == (
         "ECA (ours) is worse than softmax here: PCC differs by -0.100, 95 % interval -0.200 to -0.050. ECA (ours) has "
-        "the highest PCC over all samples (0.800) and is better than all 2 others, by intervals that hold for all pairs "
-        "of the 3 models at once."
+        "the highest PCC over all samples (0.800) and is better than all 2 others, by intervals that hold for all "
+        "pairs of the 3 models at once."
     )
     alone = Headline(best="ridge", better_than=[], tied_with=[])
     assert conclude(LABELS, None, alone, 0.5) == "ridge has a PCC of 0.500 over all samples."

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from excora import cli
 
-QUICK = ["--dim", "8", "--heads", "2", "--epochs", "3"]
+QUICK = ["--model", "pool", "--dim", "8", "--heads", "2", "--epochs", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_diagnose_reads_a_run_folder(run, monkeypatch, capsys):
 
 def test_the_ft_transformer_is_a_model_of_the_application(table, tmp_path, monkeypatch, capsys):
     folder, out, looked = tmp_path / "run", tmp_path / "out.csv", tmp_path / "attention.csv"
-    options = ["--target", "y", "--drop", "slide", "--model", "ft-transformer", "--output", folder, *QUICK, "--json"]
+    options = ["--target", "y", "--drop", "slide", "--output", folder, *QUICK, "--model", "ft-transformer", "--json"]
     code, printed, _ = invoke(monkeypatch, capsys, "fit", table, *options)
     assert code == 0
     assert json.loads(printed)["test"]["y"]["mse"] > 0

@@ -26,7 +26,7 @@ from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.settings import Settings
 
 PEERS = ("ridge", "neighbours")
-QUICK = Settings(epochs=2, dim=8, heads=2, batch_size=16)
+QUICK = Settings(model="pool", epochs=2, dim=8, heads=2, batch_size=16)
 
 
 def table(n: int = 60, *, targets: int = 1, seed: int = 0, **roles) -> Dataset:
@@ -60,8 +60,8 @@ def test_networks_and_peers_side_by_side(tmp_path, capsys):
     stored = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert stored == found.to_dict()
     assert stored["rerun"] == (
-        f"excora compare {path} --target y --only softmax --only eca --only ridge --folds 2 --seeds 1 --dim 8 "
-        f"--heads 2 --epochs 2 --batch-size 16 --output {tmp_path / 'out'}"
+        f"excora compare {path} --target y --only softmax --only eca --only ridge --folds 2 --seeds 1 --model pool "
+        f"--dim 8 --heads 2 --epochs 2 --batch-size 16 --output {tmp_path / 'out'}"
     )
     assert "ECA (ours)" in (tmp_path / "out" / "report.html").read_text()
     shown = capsys.readouterr()
@@ -245,7 +245,7 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
 
 def test_a_missing_lightgbm_is_left_out_unless_it_was_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    names, notes = core._names(MODELS)
+    names, notes = core._names(MODELS, "pool")
     assert names == [name for name in MODELS if name != "lightgbm"]
     assert notes == [
         "LightGBM is left out: 'lightgbm' is needed here and is not installed: pip install 'excora[compare]'"

@@ -10,12 +10,13 @@ import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
-from excora.data.bags import ArrayBags
+from excora.data.bags import ArrayBags, PickedBags
 from excora.data.preparation import Preparation
 from excora.data.reading import read
 from excora.data.splits import split
 from excora.data.validation import validate
 from excora.errors import DataError, InputError
+from excora.estimators.checks import Chosen
 
 N, WIDTH = 12, 3
 
@@ -218,6 +219,24 @@ def test_a_bad_element_is_found_by_validate_and_named_when_read(folder):
 def test_numbers_too_large_for_float32_are_refused():
     with pytest.raises(InputError, match="element 0, feature 0 is 1e"):
         ArrayBags(np.array([[1e300]]), [1]).read(0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_some_bags_at_once_are_the_bags_one_by_one(folder, dtype):
+    lengths, index = [len(bag) for bag in BAGS], np.array([5, 0, 5, 11])
+    arrays = ArrayBags((10 * np.concatenate(BAGS)).astype(dtype), lengths)
+    kinds = [arrays, PickedBags(arrays, [2, 0]), labelled(folder).bags, Chosen(arrays, np.arange(N)[::-1])]
+    for bags in kinds:
+        found = bags.gather(index)
+        assert found.dtype == np.float32
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, np.concatenate([bags.read(k) for k in index]))
+        found[:] = 0  # a copy
+        assert bags.gather(index).any()
+    broken = np.concatenate(BAGS).astype(np.float64)
+    broken[lengths[0], 1] = 1e300
+    with pytest.raises(InputError, match=r"bag '1': element 0, feature 1 is 1e\+300"):
+        ArrayBags(broken, lengths).gather(np.array([3, 1]))
 
 
 def outside(kind, folder, file) -> None:

@@ -15,7 +15,15 @@ from excora.estimators import TabularRegressor, base
 
 def small(**changed):
     """A regressor that learns a straight line in a second."""
-    options = {"dim": 16, "heads": 2, "epochs": 4, "learning_rate": 0.02, "batch_size": 32, "random_state": 0}
+    options = {
+        "model": "pool",
+        "dim": 16,
+        "heads": 2,
+        "epochs": 4,
+        "learning_rate": 0.02,
+        "batch_size": 32,
+        "random_state": 0,
+    }
     return TabularRegressor(**{**options, **changed})
 
 

@@ -8,10 +8,14 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict
+from torch import nn
 
 from excora import Ragged
+from excora.data.dataset import Inputs
 from excora.errors import InputError
 from excora.estimators import BagRegressor
+from excora.models.network import BagEncoder, TableEncoder, build, make_pool
+from excora.settings import Settings
 
 
 def small(**changed):
@@ -137,3 +141,37 @@ def test_the_width_is_that_of_training():
         model.predict([bag[:, :3] for bag in x])
     with pytest.raises(InputError, match="negative"):
         model.fit(x, y, sample_weight=-np.ones(20))
+
+
+@pytest.mark.parametrize("inputs", [Inputs(targets=2, width=4), Inputs(targets=2, numeric=3)])
+def test_a_head_has_as_many_hidden_layers_as_asked_for(inputs):
+    def start(**changed):
+        return build(inputs, Settings(model="pool", dim=8, dropout=0.5, **changed))
+
+    plain, deep = start(), start(head=2)
+    assert isinstance(plain.head, nn.Linear)  # as it was when there was no choice, name by name
+    assert [type(layer) for layer in deep.head] == [nn.Linear, nn.GELU, nn.Dropout] * 2 + [nn.Linear]
+    assert [tuple(p.shape) for p in deep.head.parameters()] == [(8, 8), (8,), (8, 8), (8,), (2, 8), (2,)]
+    first = {name: p for name, p in deep.state_dict().items() if not name.startswith("head.")}
+    assert all(torch.equal(plain.state_dict()[name], p) for name, p in first.items())
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(0)
+        (BagEncoder if inputs.width else TableEncoder)(inputs, Settings(model="pool", dim=8))
+        make_pool("eca", 8)
+        expected = nn.Linear(8, 2)
+    assert torch.equal(plain.head.weight, expected.weight)
+
+
+def test_a_hidden_layer_in_the_head_bends_and_is_kept(tmp_path):
+    """|mean| of a bag is beyond a linear head on linear elements."""
+    rng = np.random.default_rng(0)
+    x = [rng.normal(size=(1, 2)) + 0.1 * rng.normal(size=(rng.integers(1, 5), 2)) for _ in range(200)]
+    y = np.array([abs(bag[:, 0].mean()) for bag in x])
+    straight, bent = (small(layers=0, head=head, epochs=25, pool="mean").fit(x, y) for head in (0, 1))
+    assert straight.score(x, y) < 0.3
+    assert bent.score(x, y) > 0.8
+    assert bent.verdict_.name
+    bent.save(tmp_path / "bent")
+    again = BagRegressor.load(tmp_path / "bent")
+    assert again.head == 1
+    assert np.array_equal(again.predict(x), bent.predict(x))

@@ -156,6 +156,9 @@ def test_a_metric_of_rows_that_see_nobody_is_finite(kind):
 def test_a_metric_applies_weights_and_then_mixes():
     weight, mix, x = torch.randn(3), torch.randn(3, 3), torch.randn(5, 3)
     torch.testing.assert_close(Metric(weight, mix)(x), x @ (torch.diag(weight) @ (torch.eye(3) + mix)))
+    v = torch.randn(3, 2)
+    for metric in (Metric(weight, mix), Metric(weight, None)):
+        torch.testing.assert_close(x @ metric.before(v), metric(x) @ v)
 
 
 def test_what_breaks_a_rule_is_named():

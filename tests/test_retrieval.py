@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 
 import numpy as np
@@ -20,12 +21,13 @@ from excora.errors import InputError
 from excora.models import retrieval
 from excora.models.neighbours import Excluded
 from excora.models.retrieval import RetrievalNetwork, build_retrieval
+from excora.models.retrieval_blocks import Dropout, Pieces
 from excora.settings import POOLS, Settings
 from excora.training import train
 from excora.training.batches import Rows
 from excora.training.evaluation import answers
 
-SMALL = {"keys": 4, "values": 5, "width": 6, "neighbours": 4}
+SMALL = {"keys": 4, "values": 5, "width": 6, "neighbours": 4, "bins": 3}
 
 
 def network_with_rows(pool: str = "eca", targets: int = 2, **options) -> tuple[RetrievalNetwork, RetrievalInput]:
@@ -36,6 +38,7 @@ def network_with_rows(pool: str = "eca", targets: int = 2, **options) -> tuple[R
     rows.numeric[0, 1] = 40.0  # beyond reach
     for name, part in zip(("numeric", "missing", "codes"), rows, strict=True):
         getattr(network, f"context_{name}").copy_(part)
+    network.encoder.fit(network.columns(rows))
     network.context_labels.copy_(torch.randn(9, targets))
     network.metric_weight.copy_(torch.rand_like(network.metric_weight))
     if network.metric_mix is not None:
@@ -56,10 +59,10 @@ def by_oracle(network: RetrievalNetwork, x: RetrievalInput, pool: str) -> list[t
     for s, row in enumerate(zip(*(part.numpy() for part in x.table), strict=True)):
         seen = x.neighbours[s][x.allowed[s]].tolist()
         labels = [p["context_labels"][i] for i in seen]
-        h = oracle.bag(p, oracle.columns(*row, **layout), [context[i] for i in seen], labels, network.options["blocks"])
-        dim = network.pool.dim
-        value, weights = oracle.pool(p, h, pool, 4) if seen else (np.zeros(dim), np.zeros(0))
-        out.append((h, weights, oracle.head(p, value, network.head.labels)))
+        columns, around = oracle.columns(*row, **layout), [context[i] for i in seen]
+        h, own = oracle.bag(p, columns, around, labels, *(network.options[name] for name in ("shared", "blocks")))
+        value, weights = oracle.pool(p, h, pool, 4) if seen else (np.zeros(network.pool.varying.dim), np.zeros(0))
+        out.append((h, weights, oracle.head(p, value, own, network.head.labels)))
     return out
 
 
@@ -69,13 +72,13 @@ def by_oracle(network: RetrievalNetwork, x: RetrievalInput, pool: str) -> list[t
         ("mean", {}),
         ("softmax", {"metric": "diagonal"}),
         ("eca", {}),
-        ("eca", {"blocks": 0}),
-        ("eca-paper", {"blocks": 2}),
+        ("eca", {"shared": 0, "blocks": 0, "bins": 0}),
+        ("eca-paper", {"shared": 2, "blocks": 1}),
     ],
 )
 def test_bag_and_forward_are_those_of_the_oracle(pool, options):
     network, x = network_with_rows(pool, **options)
-    h, output = network.bag(x).detach().numpy(), network(x)
+    h, output = network.bag(x).varying.detach().numpy(), network(x)
     for s, (elements, weights, prediction) in enumerate(by_oracle(network, x, pool)):
         seen = x.allowed[s].numpy()
         if len(elements):
@@ -96,7 +99,7 @@ def test_every_pool_serves_and_every_parameter_learns(pool):
     frozen = {name for name, p in network.named_parameters() if not p.requires_grad}
     silent = {name for name, p in network.named_parameters() if p.grad is None or not p.grad.any()}
     assert silent == frozen
-    assert getattr(network.pool, "dropout", 0.2) == 0.2
+    assert getattr(network.pool.varying, "dropout", 0.2) == 0.2
 
 
 def test_gradients_are_those_of_finite_differences():
@@ -109,6 +112,47 @@ def test_gradients_are_those_of_finite_differences():
     assert torch.autograd.gradcheck(
         run, tuple(p.detach().requires_grad_() for p in network.parameters()), fast_mode=True
     )
+
+
+@pytest.mark.parametrize("pool", ["mean", "eca"])
+def test_what_elements_share_is_pooled_as_if_it_stood_in_each(pool):
+    network, x = network_with_rows(pool)
+    bag = network.bag(x[:4])
+    whole = network.pool.elements(bag)
+    assert whole.shape == (4, 4, network.pool.dim)
+    pooled = network.pool(bag, x.allowed[:4])
+    value = torch.einsum("nk,nkd->nd", pooled.weights, whole)
+    if pool == "eca":
+        mean = torch.stack([h[seen].mean(0) for h, seen in zip(whole, x.allowed, strict=False)])
+        value = mean + pooled.details["gamma"].unsqueeze(1) * (value - mean)
+    torch.testing.assert_close(pooled.value, value, rtol=0, atol=1e-12)
+
+
+def test_dropout_drops_the_share_it_was_told_to_and_keeps_the_mean():
+    x = torch.rand(700, 301, generator=torch.Generator().manual_seed(0)).add(0.1).requires_grad_()
+    dropout = Dropout(0.3)
+    out = dropout(x)
+    kept = out.detach() != 0
+    torch.testing.assert_close(out[kept], (x / 0.7)[kept], rtol=1e-4, atol=0)
+    for share, n in ((kept.double().mean(0), 700), (kept.double().mean(1), 301)):
+        assert float((share - 0.7).abs().max()) < 6 * (0.21 / n) ** 0.5
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, kept / 0.7, rtol=1e-4, atol=0)
+    assert dropout.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert Dropout(0.5)(x[:0]).shape == (0, 301)
+
+
+def test_pieces_rise_from_quantile_to_quantile_and_a_bin_without_width_says_nothing():
+    x = torch.tensor([[0.0, 3.0], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], [8.0, 7.0]])
+    pieces = Pieces(2, 2, 4)
+    pieces.fit(x[torch.tensor([4, 0, 2, 1, 3])])
+    torch.testing.assert_close(pieces.starts, torch.tensor([[0.0, 3.0], [2.0, 3.0]]))
+    torch.testing.assert_close(pieces.slopes, torch.tensor([[0.5, 0.0], [1 / 6, 0.25]]))
+    with torch.no_grad():
+        pieces.out.weight.copy_(torch.eye(4))
+        found = pieces(torch.tensor([[1.0, 5.0], [-9.0, 9.0], [5.0, 1.0]]))
+    torch.testing.assert_close(found, torch.tensor([[0, 0, -0.5, 0], [-0.5, 0, -0.5, 0.5], [0.5, 0, 0, -0.5]]))
 
 
 def test_a_mask_that_hides_nothing_is_no_mask():
@@ -126,21 +170,22 @@ def test_two_categories_are_at_distance_one_and_an_unseen_one_is_nowhere():
 
 
 def test_extrapolation_leaves_the_labels_of_the_neighbours_and_softmax_cannot():
-    found = {}
-    for pool in ("softmax", "eca"):
+    found = {"softmax": [], "eca": []}
+    for pool, seed in itertools.product(found, range(5)):
+        torch.manual_seed(seed)
         network, x = network_with_rows(pool, targets=1)
         if pool == "eca":
             with torch.no_grad():
-                network.pool.gain.out.bias.fill_(30.0)  # gamma = 4
+                network.pool.varying.gain.out.bias.fill_(30.0)  # gamma = 4
         x = x[:4]
         labels = network.context_labels[x.neighbours].squeeze(-1)
         low = labels.masked_fill(~x.allowed, torch.inf).amin(1)
         high = labels.masked_fill(~x.allowed, -torch.inf).amax(1)
         value = network(x).pooled.value[:, network.head.labels].squeeze(1).detach()
-        found[pool] = ((value < low - 1e-9) | (value > high + 1e-9)).tolist()
-    assert not any(found["softmax"])
-    assert any(found["eca"])
-    assert found["eca"][2] is False  # a single neighbour has one label
+        found[pool].append(((value < low - 1e-9) | (value > high + 1e-9)).tolist())
+    assert not any(map(any, found["softmax"]))
+    assert any(map(any, found["eca"]))
+    assert not any(outside[2] for outside in found["eca"])  # a single neighbour has one label
 
 
 def toy(n: int = 260, targets: int = 1, seed: int = 0):
@@ -243,7 +288,7 @@ def test_the_start_depends_on_the_seed_alone():
         build_retrieval(inputs, rows, target, np.arange(60), width=8, seed=seed)[0].state_dict() for seed in (3, 3, 4)
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not torch.equal(first["encoder.first.weight"], other["encoder.first.weight"])
+    assert not torch.equal(first["encoder.first.0.weight"], other["encoder.first.0.weight"])
 
 
 @pytest.mark.parametrize("wide", [300, 600])

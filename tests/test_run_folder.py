@@ -24,8 +24,9 @@ from excora.report import write_report
 from excora.settings import Settings
 from excora.training import Run, fit, predict
 from excora.training.evaluation import answers
+from excora.training.folder import ROOM, check_room
 
-TINY = Settings(dim=8, epochs=2, batch_size=16, learning_rate=0.01)
+TINY = Settings(model="pool", dim=8, epochs=2, batch_size=16, learning_rate=0.01)
 ROLES = {"target": ["y", "z"], "group": "slide", "drop": "comment"}
 COPIED = ("config.json", "preparation.json", "weights.safetensors", "results.json", "metrics.csv", "monitor.json",
           "predictions.csv", "attention.json")  # fmt: skip
@@ -224,6 +225,25 @@ def test_a_full_disk_is_reported_before_training(home, tmp_path, monkeypatch):
         fit(home / "data.csv", output=tmp_path / "run", settings=TINY, progress=False, **ROLES)
 
 
+@pytest.mark.parametrize(("average", "copies"), [(0.0, 4), (0.9, 5)])
+def test_the_room_that_is_asked_for_is_that_of_two_checkpoints_and_the_weights(tmp_path, monkeypatch, average, copies):
+    table()[["a", "b", "y"]].to_csv(tmp_path / "data.csv", index=False)
+    settings = dataclasses.replace(TINY, dim=128, epochs=1, average=average)
+    run = fit(tmp_path / "data.csv", target="y", output=tmp_path / "run", settings=settings, progress=False)
+    size = sum(t.numel() * t.element_size() for t in run.network.state_dict().values())
+    written = (tmp_path / "run" / "checkpoints" / "last.ckpt").stat().st_size
+    assert copies <= written / size < copies + 0.5
+    need = (2 * copies + 1) * size + 200 * 36 + ROOM
+
+    def room(free: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2 * need, need, free))
+        check_room(tmp_path, run.network, samples=36, averaged=average > 0)
+
+    room(need)
+    with pytest.raises(InputError, match="a run takes about"):
+        room(need - 1)
+
+
 def test_resuming_another_run_says_what_differs(home, copy):
     table().assign(a=0.5).to_csv(copy.parent / "other.csv", index=False)
     changed = dataclasses.replace(TINY, dim=16, epochs=1, workers=2)
@@ -333,7 +353,9 @@ def test_weights_of_another_model_are_refused(home, copy):
             Run.load(copy)
 
 
-@pytest.mark.parametrize("change", [{"dim": 1_000_000}, {"layers": 10_000_000}, {"dim": "x"}, {"pool": []}, {"new": 1}])
+@pytest.mark.parametrize(
+    "change", [{"dim": 1_000_000}, {"layers": 10**7}, {"head": 10**7}, {"dim": "x"}, {"pool": []}, {"new": 1}]
+)
 def test_settings_of_a_stranger_are_checked_before_memory_is_taken(copy, change):
     config = content(copy, "config.json")
     config["settings"] |= change

@@ -27,7 +27,7 @@ from excora.settings import Settings
 from excora.training import train
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled
 
-TINY = Settings(dim=8, epochs=3, batch_size=10, learning_rate=0.01)
+TINY = Settings(model="pool", dim=8, epochs=3, batch_size=10, learning_rate=0.01)
 PARTS = Split(np.arange(43), np.arange(43, 60), np.arange(60, 70))
 
 

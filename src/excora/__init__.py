@@ -43,6 +43,7 @@ _HOME = {
     "compare": "comparison",
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
+    "SteadyRegressor": "estimators",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)

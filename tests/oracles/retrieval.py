@@ -48,28 +48,42 @@ def gelu(x: Array) -> Array:
     return np.array([v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x])
 
 
-def encode(p: State, x: Array, blocks: int) -> tuple[Array, Array]:
-    """Own encoding and key of a row."""
+def pieces(x: Array, starts: Array, slopes: Array) -> Array:
+    """Where each number lies in each bin of its column, from -1/2 to 1/2: all columns of the first bin, and so on."""
+    places = [(x[j], a[j], b[j]) for a, b in zip(starts, slopes, strict=True) for j in range(len(a))]
+    return np.array([min(max((number - a) * b, 0.0), 1.0) - 0.5 if b else 0.0 for number, a, b in places])
+
+
+def residual(p: State, name: str, x: Array) -> Array:
+    return x + linear(p, f"{name}.outer", gelu(linear(p, f"{name}.inner", layer_norm(p, f"{name}.norm", x))))
+
+
+def encode(p: State, x: Array, shared: int, blocks: int) -> tuple[Array, Array, Array]:
+    """A row as one side of a pair, its key, and what it is like itself."""
     u = x * p["metric_weight"]
     m = u + u @ p["metric_mix"] if "metric_mix" in p else u
-    own = linear(p, "encoder.first", x)
+    own = linear(p, "encoder.first.0", x)
+    for b in range(shared):
+        own = residual(p, f"encoder.first.{b + 1}", own)
+    near = np.maximum(layer_norm(p, "encoder.norm", own), 0.0)
+    if "encoder.pieces.starts" in p:
+        own = own + linear(p, "encoder.pieces.out", pieces(x, p["encoder.pieces.starts"], p["encoder.pieces.slopes"]))
     for b in range(blocks):
-        name = f"encoder.blocks.{b}"
-        own = own + linear(p, f"{name}.outer", gelu(linear(p, f"{name}.inner", layer_norm(p, f"{name}.norm", own))))
+        own = residual(p, f"encoder.blocks.{b}", own)
     own = layer_norm(p, f"encoder.blocks.{blocks}", own)
-    key = (m @ p["encoder.linear_key"] + linear(p, "encoder.deep_key", own)) * np.exp(p["encoder.log_scale"])
-    return own, key
+    key = (m @ p["encoder.linear_key"] + linear(p, "encoder.deep_key", near)) * np.exp(p["encoder.log_scale"])
+    return near, key, own
 
 
-def bag(p: State, x: Array, around: list[Array], labels: list[Array], blocks: int) -> Array:
-    """The elements of one row; the difference layer runs on the difference itself."""
-    own, key = encode(p, x, blocks)
+def bag(p: State, x: Array, around: list[Array], labels: list[Array], *depth: int) -> tuple[Array, Array]:
+    """The elements of one row, and what it is like itself; the difference layer runs on the difference itself."""
+    near, key, own = encode(p, x, *depth)
     elements = []
     for other, y in zip(around, labels, strict=True):
-        own_i, key_i = encode(p, other, blocks)
-        value = linear(p, "encoder.difference", own - own_i) + linear(p, "label", y)
-        elements.append(np.concatenate([key - key_i, np.maximum(value, 0.0), y, own]))
-    return np.array(elements)
+        near_i, key_i, _ = encode(p, other, *depth)
+        value = linear(p, "encoder.difference", near - near_i) + linear(p, "label", y)
+        elements.append(np.concatenate([key - key_i, np.maximum(value, 0.0), y]))
+    return np.array(elements), own
 
 
 def pool(p: State, h: Array, name: str, keys: int) -> tuple[Array, Array]:
@@ -80,19 +94,22 @@ def pool(p: State, h: Array, name: str, keys: int) -> tuple[Array, Array]:
         return plain.mean, np.full(len(h), 1 / len(h))
     if name == "softmax":
         return plain.value, plain.weights
-    hidden = linear(p, "pool.gain.hidden", plain.mean)
+    hidden = linear(p, "pool.varying.gain.hidden", plain.mean)
     if name == "eca":
-        raw = float(linear(p, "pool.gain.out", np.tanh(hidden))[0])
+        raw = float(linear(p, "pool.varying.gain.out", np.tanh(hidden))[0])
         gamma = 4.0 / (1.0 + 3.0 * math.exp(-raw))
         spread = plain.dispersion / math.sqrt(h.shape[1])
-        tau = math.exp(p["pool.temperature.log_base"]) * (1 + spread) ** float(p["pool.temperature.slope"])
+        tau = math.exp(p["pool.varying.temperature.log_base"]) * (1 + spread) ** float(
+            p["pool.varying.temperature.slope"]
+        )
     else:
-        raw = float(linear(p, "pool.gain.out", np.maximum(hidden, 0.0))[0])
+        raw = float(linear(p, "pool.varying.gain.out", np.maximum(hidden, 0.0))[0])
         gamma, tau = min(1.0 + math.log1p(math.exp(raw)), 2.0), 0.5 + plain.dispersion
     found = eca_bag(h, logits, gamma, tau)
     return found.value, found.weights
 
 
-def head(p: State, value: Array, labels: slice) -> Array:
+def head(p: State, value: Array, own: Array, labels: slice) -> Array:
+    value = np.concatenate([value, own])
     hidden = gelu(linear(p, "head.inner", layer_norm(p, "head.norm", value)))
     return linear(p, "head.outer", hidden) + p["head.label_weight"] * value[labels]

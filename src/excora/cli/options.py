@@ -45,9 +45,13 @@ def settings(command: Callable[..., None]) -> Callable[..., None]:
     options = {}
     for field in dataclasses.fields(Settings):
         rule = field.metadata
-        kind: Any = Literal[rule["choices"]] if "choices" in rule else type(field.default)
-        option = typer.Option(help=rule["help"], rich_help_panel=rule["panel"], min=rule.get("least"))
-        options[field.name] = (kind, field.default, option)
+        kind: Any = Literal[rule["choices"]] if "choices" in rule else type(rule["default"])
+        shown: Any = True
+        if "own" in rule:
+            kind = kind | None
+            shown = ", ".join([str(rule["default"]), *(f"{model} {value}" for model, value in rule["own"].items())])
+        says = {"help": rule["help"], "rich_help_panel": rule["panel"], "show_default": shown}
+        options[field.name] = (kind, field.default, typer.Option(min=rule.get("least"), **says))
     return _gather(command, "settings", options, lambda values: Settings(**values))
 
 

@@ -143,7 +143,7 @@ def compare(
 ) -> None:
     """Mean, softmax, gated and ECA pooling beside ridge, nearest neighbours and LightGBM, on the same folds.
 
-    Paired intervals say which differences are more than noise.
+    Pools are compared within one model, --model. Paired intervals say which differences are more than noise.
 
     Examples:
 

@@ -23,7 +23,7 @@ from excora.data.reading import read
 from excora.data.splits import Split
 from excora.data.splits import folds as make_folds
 from excora.errors import ExcoraError, InputError, MissingExtraError
-from excora.settings import Settings
+from excora.settings import MODEL_OF, POOLS, Settings
 from excora.storage import write_atomically
 
 
@@ -62,12 +62,13 @@ def compare(
 
     A missing LightGBM is left out and noted, or an error if ``models`` asks for it by name.
     """
-    settings = settings or Settings()
     dataset = _dataset(data, target, roles)
-    names, notes = _names(models)
+    settings = (settings or Settings()).settled(MODEL_OF[dataset.kind])
+    names, notes = _names(models, settings.model)
     _check(dataset, seeds, settings)
     numbers = [settings.seed + k for k in range(seeds)]
     parts = {seed: make_folds(dataset, folds=folds, seed=seed) for seed in numbers}
+    settings = settings.settled(settings.model, len(parts[settings.seed][0].train))
     store = Store(None if output is None else Path(output), settings, resume=resume)
     jobs = [(seed, fold, model) for seed in numbers for fold in range(folds) for model in names]
     with _stoppable(store, len(jobs), progress), watch(jobs, _console() if progress else None) as finish:
@@ -91,7 +92,7 @@ def _records(
     scale = target_scale(dataset.target)
     for seed, splits in parts.items():
         for fold, split in enumerate(splits):
-            material = prepare(dataset, split, seed, fold)
+            material = prepare(dataset, split, seed, fold, settings.scaling)
             shape = len(split.test), len(scale)
             for model in names:
                 record = store.load(model, seed, fold, material.fingerprint, *shape)
@@ -114,20 +115,25 @@ def _dataset(data: str | Path | Dataset, target: str | Iterable[str], roles: dic
     return data
 
 
-def _names(models: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Which models to run, and notes on those that are left out."""
+def _names(models: Sequence[str], host: str) -> tuple[list[str], list[str]]:
+    """Which models to run, with pools in the network ``host``, and notes on those that are left out."""
     names = list(dict.fromkeys(models))
     unknown = [name for name in names if name not in LABELS]
     if unknown or not names:
         raise InputError(f"models must be some of {', '.join(MODELS)}, got {', '.join(map(repr, unknown)) or 'none'}")
+    notes = [f"pools are compared within the model {host}"] if host != "pool" and {*names} & {*POOLS} else []
+    if host == "ft-transformer" and tuple(models) == MODELS:
+        names = [name for name in names if name not in ("mean", "gated")]
+        notes.append("mean and gated are left out: the FT-Transformer attends with softmax, eca-paper or eca")
     if "lightgbm" in names:
         try:
             import_lightgbm()
         except MissingExtraError as error:
             if tuple(models) != MODELS:
                 raise
-            return [name for name in names if name != "lightgbm"], [f"LightGBM is left out: {error}"]
-    return names, []
+            names.remove("lightgbm")
+            notes.append(f"LightGBM is left out: {error}")
+    return names, notes
 
 
 def _check(dataset: Dataset, seeds: int, settings: Settings) -> None:
@@ -194,9 +200,9 @@ def _rerun(data: Any, dataset: Dataset, output: Any, setup: dict[str, Any]) -> s
         for name in setup["models"]:
             words += ["--only", name]
     words += ["--folds", str(setup["folds"]), "--seeds", str(len(setup["seeds"]))]
-    default = Settings().to_dict()
+    usual = Settings(model=setup["settings"]["model"]).to_dict()  # what depends on rows is open there: it is named
     for name, value in setup["settings"].items():
-        if value != default[name] and name != "pool":
+        if name == "model" or (value != usual[name] and name != "pool"):
             words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words + ([] if output is None else ["--output", str(output)]))
 

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from excora.comparison.peers import PEERS, Fitted, Fold, Part
 from excora.comparison.records import Record, fingerprint
@@ -16,7 +16,7 @@ from excora.data.dataset import Dataset, Features, Index
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.errors import ExcoraError
-from excora.models.network import build
+from excora.models.building import Samples, build_on
 from excora.settings import POOLS, Settings
 from excora.training import train
 from excora.training.evaluation import answers
@@ -39,17 +39,19 @@ class Material(NamedTuple):
     matrix: Array
     target: Array
     weight: Array | None
+    group: NDArray[np.object_] | None
+    time: Array | None
     fingerprint: str
 
 
-def prepare(dataset: Dataset, split: Split, seed: int, fold: int) -> Material:
+def prepare(dataset: Dataset, split: Split, seed: int, fold: int, scaling: str) -> Material:
     """Learn scales and codes from the training part, once for all models of the fold."""
     assert dataset.target is not None
-    preparation = Preparation.fit(dataset, split.train)
+    preparation = Preparation.fit(dataset, split.train, scaling=scaling)
     matrix = preparation.matrix(dataset)
     mark = fingerprint(split, matrix, dataset.target, dataset.weight)
-    features = preparation.features(dataset)
-    return Material(seed, fold, split, preparation, features, matrix, dataset.target, dataset.weight, mark)
+    parts = (preparation.features(dataset), matrix, dataset.target, dataset.weight, dataset.group, dataset.time)
+    return Material(seed, fold, split, preparation, *parts, mark)
 
 
 def run(model: str, material: Material, settings: Settings, scale: Array) -> Record:
@@ -87,14 +89,13 @@ def _peer(model: str, material: Material, settings: Settings, seed: int) -> Fitt
 def _network(model: str, material: Material, settings: Settings, seed: int) -> Fitted:
     """A network that diverges predicts the training mean: one bad run must not end a comparison of hours."""
     settings = dataclasses.replace(settings, pool=model, seed=seed)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        network = build(material.preparation.inputs, settings)
     weight = None if material.weight is None else material.weight.astype(np.float32)
     target, test = material.preparation.scale(material.target), material.split.test
+    samples = Samples(material.features, target, material.split.train, material.group, material.time, weight)
+    network, features = build_on(material.preparation.inputs, samples, settings)
     try:
-        training = train(network, material.features, target, material.split, settings, weight=weight, progress=False)
-        rows = [answer.prediction for answer in answers(training.network, material.features, test, settings)]
+        training = train(network, features, target, material.split, settings, weight=weight, progress=False)
+        rows = [answer.prediction for answer in answers(training.network, features, test, settings)]
         prediction = np.array(rows, np.float64)
         chosen = {"epoch": training.best_epoch, "epochs": training.epochs, "stopped": training.stopped}
     except ExcoraError as error:

@@ -1,4 +1,4 @@
-"""Bags in memory and on disk, read one at a time; safe in data-loader workers, which share no open file."""
+"""Bags in memory and on disk; safe in data-loader workers, which share no open file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from excora.data.dataset import Bags, Index
 from excora.errors import InputError
 
 
-class ArrayBags:
+class ArrayBags(Bags):
     """Bags end to end in one array, in memory or memory-mapped: ``values`` (total, width), ``lengths`` (bags,).
 
     >>> bags = ArrayBags(np.arange(6.0).reshape(3, 2), [1, 2])
@@ -43,8 +43,18 @@ class ArrayBags:
         name = str(index) if self._names is None else self._names[index]
         return finite(self.values[stop - self.lengths[index] : stop], f"bag {name!r}")
 
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """Some bags end to end, checked at once: they may be small, and a call of numpy costs more than their work."""
+        stops = self._stops[index]
+        places = zip((stops - self.lengths[index]).tolist(), stops.tolist(), strict=True)
+        with np.errstate(over="ignore"):
+            found = np.concatenate([self.values[start:stop] for start, stop in places], dtype=np.float32)
+        if not np.isfinite(found).all():
+            return super().gather(index)  # an error that names the bag
+        return found
 
-class PickedBags:
+
+class PickedBags(Bags):
     """Some features of other bags, in an order of one's own: feature k is feature ``columns[k]`` there."""
 
     def __init__(self, bags: Bags, columns: Sequence[int]) -> None:
@@ -55,8 +65,12 @@ class PickedBags:
         """One bag, (lengths[index], width)."""
         return self._bags.read(index)[:, self._columns]
 
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """Some bags end to end."""
+        return self._bags.gather(index).take(self._columns, 1)
 
-class FileBags:
+
+class FileBags(Bags):
     """One file a bag, opened, read and closed at each call; ``lengths`` and ``width`` come from the headers."""
 
     def __init__(self, paths: Sequence[Path], keys: Sequence[str], lengths: Index, width: int) -> None:

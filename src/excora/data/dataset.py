@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -62,7 +61,7 @@ class Inputs:
 
 
 class Bags(Protocol):
-    """Bags on disk or in memory, read one at a time."""
+    """Bags on disk or in memory, read one or some at a time."""
 
     lengths: Index  #: elements of each bag
     width: int  #: features of an element
@@ -70,6 +69,10 @@ class Bags(Protocol):
     def read(self, index: int) -> NDArray[np.float32]:
         """The elements of one bag, (lengths[index], width), finite."""
         ...
+
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """A copy of the elements of some bags, at least one, end to end."""
+        return np.concatenate([self.read(int(place)) for place in index])
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,3 @@ def move(x: Input, *arguments: Any, **keywords: Any) -> Input:
     if isinstance(x, TableInput):
         return TableInput(*(part.to(*arguments, **keywords) for part in x))
     return x.to(*arguments, **keywords)
-
-
-def lay_out(bags: list[NDArray[np.float32]]) -> Tensor | Ragged:
-    """Bags as a batch: one tensor if all have one size, end to end otherwise; equal numbers either way."""
-    if len({len(bag) for bag in bags}) == 1:
-        return torch.from_numpy(np.stack(bags))
-    lengths = torch.tensor([len(bag) for bag in bags])
-    return Ragged(torch.from_numpy(np.concatenate(bags)), lengths)

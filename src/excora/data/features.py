@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from excora.data.dataset import Bags, Index, TableInput, lay_out
+from excora.data.dataset import Bags, Index, TableInput
 from excora.data.elements import Elements
 from excora.ragged import Ragged
 
@@ -38,11 +38,11 @@ class BagFeatures:
 
     def read(self, index: Index) -> torch.Tensor | Ragged:
         """The bags of ``index``: one tensor if they have one size, ragged otherwise."""
-        found = lay_out([self._bags.read(int(place)) for place in index])
-        # The whole batch at once, in place: bags may be small, and a call of numpy costs more than their arithmetic.
-        elements = (found.values if isinstance(found, Ragged) else found).numpy()
+        elements, sizes = self._bags.gather(index), self.sizes[index]
         with np.errstate(over="ignore"):
             elements -= self._mean
             elements *= self._factor
-        np.clip(elements, -CLIP, CLIP, out=elements)
-        return found
+        values = torch.from_numpy(np.clip(elements, -CLIP, CLIP, out=elements))
+        if (sizes == sizes[0]).all():
+            return values.view(len(sizes), int(sizes[0]), values.shape[1])
+        return Ragged(values, torch.from_numpy(sizes))

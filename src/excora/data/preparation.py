@@ -50,11 +50,13 @@ class Preparation:
     names: tuple[str, ...] = ()  #: of the features of an element, if they have names
 
     @classmethod
-    def fit(cls, dataset: Dataset, index: Index) -> Preparation:
-        """Learn from the samples of ``index``.
+    def fit(cls, dataset: Dataset, index: Index, *, scaling: str = "standard") -> Preparation:
+        """Learn from the samples of ``index``; ``scaling`` of a table's numbers: "standard" or "quantile".
 
         A target that is constant there, or a table without a usable column, is an InputError.
         """
+        if scaling not in ("standard", "quantile") or (scaling == "quantile" and dataset.kind == "bags"):
+            raise InputError(f"scaling must be standard, or for tables quantile, got {scaling!r} for {dataset.kind}")
         if dataset.target is None or not len(index):
             raise InputError("a preparation is learned from labelled samples, got none")
         scales = [mean_and_std(values) for values in dataset.target[index].T]
@@ -65,7 +67,7 @@ class Preparation:
         if dataset.bags is not None:
             elements = Elements.learn(dataset.bags, index)
             return cls(targets=dataset.targets, mean=means, std=stds, elements=elements, names=dataset.features)
-        learned = {name: learn(name, column, index) for name, column in _columns(dataset).items()}
+        learned = {name: learn(name, column, index, scaling) for name, column in _columns(dataset).items()}
         columns = tuple(column for column in learned.values() if isinstance(column, Column))
         left_out = {name: why for name, why in learned.items() if isinstance(why, str)}
         if not columns:
@@ -223,8 +225,10 @@ class Preparation:
     def _standardised(self, raw: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Standardised numbers, 0 where missing, and where they are."""
         missing = np.isnan(raw)
-        scaled = _scaled(raw, [n.mean for n in self._numbers], [n.std for n in self._numbers])
-        return np.where(missing, 0.0, scaled), missing
+        scaled = np.empty_like(raw)
+        for place, number in enumerate(self._numbers):
+            scaled[:, place] = number.scale(raw[:, place])
+        return np.where(missing, 0.0, np.clip(scaled, -CLIP, CLIP)), missing
 
 
 def _scaled(values: Floats, mean: Any, std: Any) -> Floats:

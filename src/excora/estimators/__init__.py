@@ -1,6 +1,7 @@
-"""scikit-learn regressors over the training of ``excora fit``."""
+"""scikit-learn regressors: two over the training of ``excora fit``, and one for rows in time order."""
 
 from excora.estimators.bags import BagRegressor
+from excora.estimators.steady import SteadyRegressor
 from excora.estimators.tabular import TabularRegressor
 
-__all__ = ["BagRegressor", "TabularRegressor"]
+__all__ = ["BagRegressor", "SteadyRegressor", "TabularRegressor"]

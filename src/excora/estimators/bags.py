@@ -18,7 +18,7 @@ from excora.ragged import Ragged
 
 
 class BagRegressor(Regressor):
-    """A network for bags of elements: a small network for each element, a pool, a linear head; MSE + correlation loss.
+    """A network for bags of elements: a small network for each element, a pool, a head; MSE + correlation loss.
 
     >>> rng = np.random.default_rng(0)
     >>> bags = [rng.normal(size=(1, 3)) + 0.1 * rng.normal(size=(n, 3)) for n in rng.integers(1, 9, 80)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,27 +15,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from excora.data.dataset import Dataset
+from excora.data.dataset import Dataset, Index
 from excora.data.features import CLIP
 from excora.data.preparation import Preparation
 from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.estimators import checks, files  # checks names the extra if scikit-learn is missing
-from excora.models.network import Network, Output, build
-from excora.settings import Settings
+from excora.models.building import Samples, build_on
+from excora.models.network import Network, Output
+from excora.settings import MODEL_OF, Settings
 from excora.training import train
 from excora.training.batches import in_order
 
 if TYPE_CHECKING:
     from excora.diagnosis.verdicts import Verdict
 
-#: The options that are settings of a run, under the same names.
-SHARED = (
-    "pool", "dim", "layers", "heads", "dropout", "correlation", "correlation_weight", "epochs", "patience",
-    "batch_size", "learning_rate", "weight_decay", "criterion",
-)  # fmt: skip
-#: Those among them that a warm start cannot change.
-BUILT = ("pool", "dim", "layers", "heads", "dropout")
+#: Settings of a run, of which an estimator has options under the same names; and those that a warm start cannot change.
+SETTINGS = frozenset(field.name for field in fields(Settings)) - {"seed"}
+BUILT = tuple(field.name for field in fields(Settings) if field.metadata["panel"] == "Model")
 
 
 class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
@@ -54,17 +51,21 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self,
         *,
         pool: str = "eca",
-        dim: int = 64,
-        layers: int = 1,
+        dim: int | None = 64,
+        layers: int | None = 1,
+        head: int = 0,
         heads: int = 4,
-        dropout: float = 0.0,
+        dropout: float | None = 0.0,
         correlation: str = "dnpl",
         correlation_weight: float = 0.5,
-        epochs: int = 100,
+        epochs: int | None = 100,
         patience: int = 15,
-        batch_size: int = 64,
+        batch_size: int | None = 64,
         learning_rate: float = 1e-3,
-        weight_decay: float = 1e-5,
+        schedule: str | None = "constant",
+        clip: float | None = 0.0,
+        average: float | None = 0.0,
+        weight_decay: float | None = 1e-5,
         criterion: str = "joint",
         validation_fraction: float = 0.2,
         warm_start: bool = False,
@@ -74,6 +75,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.pool = pool
         self.dim = dim
         self.layers = layers
+        self.head = head
         self.heads = heads
         self.dropout = dropout
         self.correlation = correlation
@@ -82,6 +84,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.patience = patience
         self.batch_size = batch_size
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.clip = clip
+        self.average = average
         self.weight_decay = weight_decay
         self.criterion = criterion
         self.validation_fraction = validation_fraction
@@ -104,17 +109,18 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
-        dataset, parts = self._split(dataset, settings.seed)
+        dataset, parts, origin = self._split(dataset, settings.seed)
+        settings = settings.settled(MODEL_OF[dataset.kind], len(parts.train))
         if again:
             self._check_going_on(settings, dataset)
-            preparation, network = replace(self.preparation_, targets=dataset.targets), copy.deepcopy(self.network_)
+            preparation = replace(self.preparation_, targets=dataset.targets)
         else:
-            preparation = checks.prepare(dataset, parts.train)
-            network = build(preparation.inputs, settings)
+            preparation = checks.prepare(dataset, parts.train, settings.scaling)
         assert dataset.target is not None
         target = preparation.scale(dataset.target)
         weight = None if dataset.weight is None else dataset.weight.astype(np.float32)
-        features = preparation.features(dataset)
+        given = Samples(preparation.features(dataset), target, parts.train, group=dataset.group, origin=origin)
+        network, features = build_on(preparation.inputs, given, settings, start=self.network_ if again else None)
         training = train(network, features, target, parts, settings, weight=weight, progress=bool(self.verbose))
         self.network_, self.preparation_, self.settings_ = training.network, preparation, settings
         self.history_, self.verdict_ = training.rows, training.monitor.verdict()
@@ -131,9 +137,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
     def _outputs(self, samples: Dataset) -> Iterator[Output]:
         """What the network says of the samples, batch by batch."""
-        features = self.preparation_.features(samples)
         # In single precision a prediction would change in its last digits with the samples it shares a batch with.
         network = copy.deepcopy(self.network_).double()
+        features = network.look_up(self.preparation_.features(samples))
         for index in in_order(np.arange(len(samples)), features.sizes, max_elements=self.settings_.max_elements):
             with torch.inference_mode():
                 output = network(checks.in_double(features.read(index)))
@@ -157,17 +163,21 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         fraction = self.validation_fraction
         if isinstance(fraction, bool) or not isinstance(fraction, float | int | np.number) or not 0 <= fraction < 1:
             raise InputError(f"validation_fraction must be in [0, 1), got {fraction!r}")
-        return Settings(**{name: checks.plain(getattr(self, name)) for name in SHARED}, seed=seed)
+        named = {name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name in SETTINGS}
+        return Settings(**named, seed=seed)
 
-    def _split(self, dataset: Dataset, seed: int) -> tuple[Dataset, Split]:
-        """A validation part of whole groups; where it would hold fewer than 2 samples, all are taken twice instead."""
+    def _split(self, dataset: Dataset, seed: int) -> tuple[Dataset, Split, Index | None]:
+        """A validation part of whole groups; where it would hold fewer than 2 samples, all are taken twice instead.
+
+        Then the place of each sample's original comes with it.
+        """
         n, fraction = len(dataset), float(self.validation_fraction)
         groups = n if dataset.group is None else len(set(dataset.group))
         if round(fraction * n) < 2 or groups < 2:
             everything = np.arange(n)
-            again = checks.take(dataset, np.concatenate([everything, everything]))
-            return again, Split(everything, n + everything, everything[:0])
-        return dataset, split(dataset, validation=fraction, test=0.0, seed=seed)
+            origin = np.concatenate([everything, everything])
+            return checks.take(dataset, origin), Split(everything, n + everything, everything[:0]), origin
+        return dataset, split(dataset, validation=fraction, test=0.0, seed=seed), None
 
     def _check_going_on(self, settings: Settings, dataset: Dataset) -> None:
         assert dataset.target is not None

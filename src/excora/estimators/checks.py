@@ -111,8 +111,12 @@ class Chosen:
         """The elements of one bag."""
         return self._bags.read(int(self._index[index]))
 
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """Some bags end to end."""
+        return self._bags.gather(self._index[index])
 
-def prepare(dataset: Dataset, index: Index) -> Preparation:
+
+def prepare(dataset: Dataset, index: Index, scaling: str) -> Preparation:
     """:meth:`Preparation.fit`, and a label that does not vary over ``index`` gets the scale it has elsewhere, or none.
 
     scikit-learn expects a constant label to be predicted, where the application refuses it.
@@ -121,7 +125,7 @@ def prepare(dataset: Dataset, index: Index) -> Preparation:
     train = dataset.target[index]
     constant = train.min(0) == train.max(0)
     ramp = np.arange(len(dataset), dtype=np.float64)[:, None]
-    found = Preparation.fit(replace(dataset, target=np.where(constant, ramp, dataset.target)), index)
+    found = Preparation.fit(replace(dataset, target=np.where(constant, ramp, dataset.target)), index, scaling=scaling)
     spread = [max(mean_and_std(column)[1], TINY) for column in dataset.target.T]
     return replace(
         found,

@@ -43,6 +43,7 @@ def save(model: Regressor, path: Path) -> None:
         "class": type(model).__name__,
         "params": params,
         "settings": model.settings_.to_dict(),
+        "network": model.network_.learned,
         "preparation": model.preparation_.to_dict(),
         "history": model.history_,
         "verdict": model.verdict_.to_dict(),
@@ -89,7 +90,8 @@ def _restore(kind: type[R], described: dict[str, Any], path: Path) -> R:
     model = kind(**described["params"])
     model.settings_ = Settings.from_dict(described["settings"])
     model.preparation_ = Preparation.from_dict(described["preparation"])
-    model.network_ = read_weights(path, model.preparation_.inputs, model.settings_)
+    learned = described.get("network", {})
+    model.network_ = read_weights(path, model.preparation_.inputs, model.settings_, learned)
     model.history_ = [{str(name): value for name, value in row.items()} for row in described["history"]]
     model.verdict_ = _verdict(described["verdict"])
     model.best_epoch_, model.n_iter_ = _whole(described, "best_epoch"), _whole(described, "n_iter")

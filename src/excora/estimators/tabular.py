@@ -16,20 +16,28 @@ from excora.estimators.checks import input_errors, unlabelled
 
 
 class TabularRegressor(Regressor):
-    """A network for tables: a token a column, transformer layers, a pool, a linear head; MSE + correlation loss.
+    """A network for tables, trained by MSE + correlation loss; ``model`` says which one.
 
     >>> x = np.random.default_rng(0).normal(size=(80, 3))
     >>> y = 5 + x @ [2.0, -1.0, 0.0]
-    >>> model = TabularRegressor(dim=16, epochs=20, learning_rate=0.01, random_state=0).fit(x, y)
-    >>> model.predict(x[:2]).shape, model.score(x, y) > 0.9
-    ((2,), True)
+    >>> model = TabularRegressor(random_state=0).fit(x, y)
+    >>> model.settings_.model, model.predict(x[:2]).shape, model.score(x, y) > 0.8
+    ('ft-transformer', (2,), True)
+
+    - ``"retrieval"``: attention over the ``neighbours`` training rows most like a row, in a ``metric`` learned first.
+      **The fitted model carries its training rows**, and so does every file it is saved or pickled to: about 5 bytes a
+      number, 8 a category and 4 a label, and who has the file can read them. In training a row sees neither itself nor
+      its duplicates nor rows of its group.
+    - ``"ft-transformer"``: attention over columns, read by a CLS token; ``embeddings`` of numbers.
+    - ``"pool"``: a token a column, transformer layers, a pool, a head (linear, after ``head`` hidden layers).
+    - ``"auto"``: :data:`excora.settings.TABLE_MODEL`, at present "ft-transformer".
 
     ``X`` is a DataFrame with columns of numbers, text, categories, booleans or dates, or an array of numbers (n,
     columns); empty cells (None, NaN) are fine, infinite ones are an :class:`InputError`. ``y`` is (n,) or (n, targets).
     Columns that are constant in the training part, and text that hardly ever repeats, are not used
     (``preparation_.notes`` says so); if none is left it is an :class:`InputError`.
 
-    The options are those of ``excora fit`` (:class:`excora.settings.Settings`), and
+    The options are those of ``excora fit`` (:class:`excora.settings.Settings`), where None is what the model wants, and
 
     - ``validation_fraction``: share of the samples (whole groups) that picks the epoch and stops training. Where that
       is fewer than 2 samples, or all are of one group, all samples are trained on, and pick the epoch as well.
@@ -41,6 +49,51 @@ class TabularRegressor(Regressor):
     ``best_epoch_`` (from 0; its weights are kept), ``n_iter_`` (epochs run), ``verdict_`` (of the plateau monitor),
     ``n_features_in_``, ``feature_names_in_``. At least 2 samples are needed. A constant ``y`` is predicted as it is.
     """
+
+    def __init__(
+        self,
+        *,
+        model: str = "auto",
+        pool: str = "eca",
+        dim: int | None = None,
+        layers: int | None = None,
+        head: int = 0,
+        heads: int = 4,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        scaling: str = "standard",
+        embeddings: str = "linear",
+        neighbours: int = 24,
+        metric: str = "diagonal",
+        correlation: str = "dnpl",
+        correlation_weight: float = 0.5,
+        epochs: int | None = None,
+        patience: int = 15,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        schedule: str | None = None,
+        clip: float | None = None,
+        average: float | None = None,
+        weight_decay: float | None = None,
+        criterion: str = "joint",
+        validation_fraction: float = 0.2,
+        warm_start: bool = False,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            pool=pool, dim=dim, layers=layers, head=head, heads=heads, dropout=dropout, correlation=correlation,
+            correlation_weight=correlation_weight, epochs=epochs, patience=patience, batch_size=batch_size,
+            learning_rate=learning_rate, schedule=schedule, clip=clip, average=average, weight_decay=weight_decay,
+            criterion=criterion, validation_fraction=validation_fraction, warm_start=warm_start,
+            random_state=random_state, verbose=verbose,
+        )  # fmt: skip
+        self.model = model
+        self.attention_dropout = attention_dropout
+        self.scaling = scaling
+        self.embeddings = embeddings
+        self.neighbours = neighbours
+        self.metric = metric
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
         with input_errors():

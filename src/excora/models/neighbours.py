@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from excora.errors import InputError, MissingExtraError
-from excora.functional import masked_softmax
 
 Kind = Literal["full", "diagonal", "plain"]
 
@@ -70,6 +69,10 @@ class Metric(NamedTuple):
         u = x * self.weight
         return u if self.mix is None else u + u @ self.mix
 
+    def before(self, v: Tensor) -> Tensor:
+        """The map M, then ``v``: x M v = x before(v); (columns, n) to (columns, n)."""
+        return self.weight.unsqueeze(1) * (v if self.mix is None else v + self.mix @ v)
+
 
 def learn_metric(
     x: Tensor,
@@ -115,9 +118,10 @@ def learn_metric(
         candidate = torch.randperm(n, generator=generator)[:candidates]
         metric = Metric((weight + 0.5 * scale).exp(), mix)
         a, b = metric(x[query]), metric(x[candidate])
-        logits = 2 * a @ b.T - b.square().sum(1)  # the query's own square is the same for all candidates
-        weights = masked_softmax(logits, ~excluded(query[:, None], candidate))
-        loss = (weights @ y[candidate] - y[query]).square().mean()
+        logits = torch.addmm(-b.square().sum(1), 2 * a, b.T)  # the query's own square is the same for all candidates
+        # The lowest finite number, not -inf: a row that may see nobody then has some loss, but no gradient and no NaN.
+        logits.masked_fill_(excluded(query[:, None], candidate), torch.finfo(logits.dtype).min)
+        loss = (logits.softmax(1) @ y[candidate] - y[query]).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

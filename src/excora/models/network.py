@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from excora.data.dataset import Input, Inputs, TableInput
+from excora.data.dataset import Features, Input, Inputs, TableInput
 from excora.errors import InputError
 from excora.models.tokens import ColumnTokens
 from excora.pooling import ECAPool, GatedPool, MeanPool, Pool, Pooled, SoftmaxPool
@@ -54,15 +54,19 @@ class BagEncoder(nn.Module):
 
     def __init__(self, inputs: Inputs, settings: Settings) -> None:
         super().__init__()
-        widths = [inputs.width, *[settings.dim] * settings.layers]
-        blocks: list[nn.Module] = []
-        for before, after in itertools.pairwise(widths):
-            blocks += [nn.Linear(before, after), nn.GELU(), nn.Dropout(settings.dropout)]
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = nn.Sequential(*_hidden(inputs.width, settings.layers, settings))
 
     def forward(self, x: Tensor | Ragged) -> Tensor | Ragged:
         """Elements of the pool's width, in the layout they came in."""
         return Ragged(self.blocks(x.values), x.lengths) if isinstance(x, Ragged) else self.blocks(x)
+
+
+def _hidden(width: int, depth: int, settings: Settings) -> list[nn.Module]:
+    """``depth`` layers of width ``settings.dim`` for vectors of ``width``."""
+    blocks: list[nn.Module] = []
+    for before, after in itertools.pairwise([width, *[settings.dim] * depth]):
+        blocks += [nn.Linear(before, after), nn.GELU(), nn.Dropout(settings.dropout)]
+    return blocks
 
 
 class Network(nn.Module):
@@ -71,6 +75,8 @@ class Network(nn.Module):
     def __init__(self, encoder: nn.Module, pool: Pool, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.pool, self.head = encoder, pool, head
+        #: What of its shape comes from the training rows, beyond :class:`Inputs`; plain values for JSON.
+        self.learned: dict[str, Any] = {}
 
     def forward(self, x: Input) -> Output:
         """Predictions of a batch, and what the pool did."""
@@ -80,6 +86,10 @@ class Network(nn.Module):
     def element_names(self, columns: list[str]) -> list[str]:
         """What the pool weighs in a row of a table with these columns."""
         return columns
+
+    def look_up(self, features: Features) -> Features:
+        """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
+        return features
 
 
 def make_pool(name: str, dim: int, **options: Any) -> Pool:
@@ -104,42 +114,29 @@ def make_pool(name: str, dim: int, **options: Any) -> Pool:
 
 
 def build(inputs: Inputs, settings: Settings) -> Network:
-    """The network for these inputs; its start depends on ``settings.seed`` alone, and torch's random state is left.
+    """Encoder, pool and head for these inputs, the model "pool"; :mod:`excora.models.building` has the others.
+
+    The head is linear, after ``settings.head`` hidden layers. Its start depends on ``settings.seed`` alone, and torch's
+    random state is left.
 
     >>> table = Inputs(targets=1, numeric=2, categories=(3,))
     >>> sum(p.numel() for p in build(table, Settings(dim=8, layers=0, pool="mean")).parameters())
     89
 
-    The attention heads of a table's encoder must divide its width: else an :class:`InputError`; likewise an
-    FT-Transformer for bags, or with a pool that is no attention.
+    The attention heads of a table's encoder must divide its width: else an :class:`InputError`.
     """
+    settings = settings.settled("pool")
     if not inputs.width and settings.layers and settings.dim % settings.heads:
         raise InputError(f"heads must divide dim, got heads {settings.heads} and dim {settings.dim}")
     with torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(settings.seed)
-        if settings.model == "ft-transformer":
-            return _ft_transformer(inputs, settings)
         if inputs.width:
             encoder: nn.Module = BagEncoder(inputs, settings)
             dim = settings.dim if settings.layers else inputs.width
         else:
             encoder, dim = TableEncoder(inputs, settings), settings.dim
-        return Network(encoder, make_pool(settings.pool, dim), nn.Linear(dim, inputs.targets))
-
-
-def _ft_transformer(inputs: Inputs, settings: Settings) -> Network:
-    from excora.models.ft_transformer import FTTransformer  # it builds on this module
-
-    if inputs.width:
-        raise InputError("model 'ft-transformer' reads tables, and these are bags: leave it at 'pool'")
-    if settings.pool not in ("softmax", "eca-paper", "eca"):
-        raise InputError(f"the FT-Transformer attends with softmax, eca-paper or eca, got pool {settings.pool!r}")
-    return FTTransformer(
-        inputs,
-        dim=settings.dim,
-        blocks=max(settings.layers, 1),
-        heads=settings.heads,
-        attention=settings.pool,  # type: ignore[arg-type]  # one of the three, as just checked
-        attention_dropout=settings.dropout,
-        feedforward_dropout=settings.dropout,
-    )
+        pool = make_pool(settings.pool, dim)
+        if not settings.head:
+            return Network(encoder, pool, nn.Linear(dim, inputs.targets))
+        hidden = _hidden(dim, settings.head, settings)
+        return Network(encoder, pool, nn.Sequential(*hidden, nn.Linear(settings.dim, inputs.targets)))

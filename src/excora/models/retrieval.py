@@ -22,7 +22,7 @@ from excora.data.dataset import Features, Index, Input, Inputs, RetrievalInput, 
 from excora.errors import InputError
 from excora.models.neighbours import Excluded, Kind, Metric, learn_metric, nearest
 from excora.models.network import Network, Output, make_pool
-from excora.models.retrieval_blocks import DistanceScorer, Encoded, Head, RowEncoder
+from excora.models.retrieval_blocks import Bag, BesideShared, DistanceScorer, Head, RowEncoder
 
 #: Standardised numbers end here: one wild cell must not decide which rows are near.
 REACH = 5.0
@@ -41,8 +41,8 @@ class RetrievalNetwork(Network):
         z_si = -||key_s - key_i||^2,      prediction = head(pool(h_s)), see RowEncoder and Head
 
     so that a fresh network is about kernel regression in the space of the search. ``y`` has a channel a target, and
-    ``own_s``, equal in all elements of a bag, passes any pool as it is. Pools without a scorer option of their own
-    ("mean", "gated") weigh elements in their own way.
+    ``own_s``, equal in all elements of a bag, passes any pool as it is and is laid beside it: gamma and dispersion are
+    of the other channels, keys and labels alike. Pools without a scorer ("mean", "gated") weigh in their own way.
 
     - ``context``: the number of training rows. They and their labels are part of the network, and of every file its
       weights are written to: about 5 bytes a number cell, 8 a category cell and 4 a label. **Who has the file can read
@@ -50,9 +50,10 @@ class RetrievalNetwork(Network):
     - ``gaps``: the numeric columns that lack values in training; each is also read as a flag.
     - ``metric``: of the search, see :func:`excora.models.neighbours.learn_metric`; "full" is taken as "diagonal" for
       more than :data:`WIDE` columns.
+    - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
     - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool.
 
-    A row none of whose neighbours is allowed is an empty bag: all such rows get the same prediction.
+    A row none of whose neighbours is allowed is an empty bag: it is predicted from ``own_s`` alone.
 
     Saving: :attr:`options` as JSON, and the state dict; ``RetrievalNetwork(inputs, **options)`` takes it back.
 
@@ -66,6 +67,7 @@ class RetrievalNetwork(Network):
     """
 
     encoder: RowEncoder
+    pool: BesideShared
     context_numeric: Tensor
     context_missing: Tensor
     context_codes: Tensor
@@ -85,39 +87,42 @@ class RetrievalNetwork(Network):
         keys: int = 32,
         values: int = 64,
         width: int = 96,
+        shared: int = 0,
         blocks: int = 1,
+        bins: int = 8,
         dropout: float = 0.1,
         attention_dropout: float = 0.2,
         **options: Any,
     ) -> None:
         sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
+        sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
         rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        _check(inputs, sizes | {"blocks": blocks}, rates, gaps, metric)
+        _check(inputs, sizes, rates, gaps, metric)
         columns = inputs.numeric + len(gaps) + sum(n - 1 for n in inputs.categories)
-        labels = slice(keys + values, keys + values + inputs.targets)
-        dim = labels.stop + width
+        dim = keys + values + inputs.targets
         given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
         scorer = {} if pool in ("mean", "gated") else {"scorer": DistanceScorer(keys)}
         pooling: Any = make_pool(pool, dim, **scorer, **given)
         if hasattr(pooling, "dropout"):
             pooling.dropout = attention_dropout
-        encoder = RowEncoder(columns, width, blocks, keys, values, dropout)
-        super().__init__(encoder, pooling, Head(dim, width, labels, dropout))
+        parts = {"shared": shared, "numeric": inputs.numeric, "bins": bins}
+        encoder = RowEncoder(columns, width, blocks, keys, values, dropout, **parts)
+        beside, head = BesideShared(pooling, width), Head(dim + width, width, slice(keys + values, dim), dropout)
+        super().__init__(encoder, beside, head)
         self.label = nn.Linear(inputs.targets, values)
         self.inputs, self.gaps = inputs, list(gaps)
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "blocks": blocks}
         #: The arguments after ``inputs``, plain values for JSON.
-        self.options: dict[str, Any] = sizes | named | rates | options
+        self.options: dict[str, Any] = sizes | rates | {"gaps": self.gaps, "pool": pool, "metric": metric} | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
 
     def _reserve(self, context: int, columns: int) -> None:
         """Room for the training rows and the metric: what a state dict brings."""
-        inputs = self.inputs
-        self.register_buffer("context_numeric", torch.zeros(context, inputs.numeric))
-        self.register_buffer("context_missing", torch.zeros(context, inputs.numeric, dtype=torch.bool))
-        self.register_buffer("context_codes", torch.zeros(context, len(inputs.categories), dtype=torch.long))
-        self.register_buffer("context_labels", torch.zeros(context, inputs.targets))
+        numeric, categories, targets = self.inputs.numeric, len(self.inputs.categories), self.inputs.targets
+        self.register_buffer("context_numeric", torch.zeros(context, numeric))
+        self.register_buffer("context_missing", torch.zeros(context, numeric, dtype=torch.bool))
+        self.register_buffer("context_codes", torch.zeros(context, categories, dtype=torch.long))
+        self.register_buffer("context_labels", torch.zeros(context, targets))
         self.register_buffer("metric_weight", torch.ones(columns))
         self.register_buffer("metric_mix", torch.zeros(columns, columns) if self.kind == "full" else None)
 
@@ -136,32 +141,26 @@ class RetrievalNetwork(Network):
         """Of the search."""
         return Metric(self.metric_weight, self.metric_mix)
 
-    def encode(self, x: TableInput) -> Encoded:
-        """Rows of a table, each on its own."""
-        columns = self.columns(x)
-        return self.encoder(columns, self.metric(columns))
-
     def context(self, rows: Tensor) -> TableInput:
         """The training rows of these numbers."""
         return TableInput(self.context_numeric[rows], self.context_missing[rows], self.context_codes[rows])
 
-    def bag(self, x: RetrievalInput) -> Tensor:
-        """The elements h of each row, (n, k, dim)."""
-        # A row that is a neighbour of several is encoded once.
+    def bag(self, x: RetrievalInput) -> Bag:
+        """The elements h of each row, (n, k, dim), without own_s, and own_s."""
+        query, own = self.encoder(self.columns(x.table), self.metric)
+        # A row that is a neighbour of several is encoded once, so far that an element is one difference.
         unique, place = torch.unique(x.neighbours, return_inverse=True)
-        query, around = self.encode(x.table), self.encode(self.context(unique))
-        y = self.context_labels[x.neighbours]
-        key = query.key.unsqueeze(1) - F.embedding(place, around.key)
-        value = query.difference.unsqueeze(1) - F.embedding(place, around.difference) + self.label(y)
-        own = query.own.unsqueeze(1).expand(-1, y.shape[1], -1)
-        return torch.cat([key, torch.relu(value), y.to(key.dtype), own], -1)
+        columns, y = self.columns(self.context(unique)), self.context_labels[unique].to(own.dtype)
+        around = self.encoder.pair(columns, self.encoder.first(columns), self.metric)
+        theirs = torch.cat([around.key, around.difference - self.label(y), -y], 1)
+        h = torch.cat([*query, own.new_zeros(len(own), y.shape[1])], 1).unsqueeze(1) - F.embedding(place, theirs)
+        h[..., around.key.shape[1] : h.shape[2] - y.shape[1]].relu_()
+        return Bag(h, own)
 
     def forward(self, x: Input) -> Output:
         """Predictions (n, targets), and what the pool did with the neighbours."""
         if not isinstance(x, RetrievalInput):
-            raise InputError(
-                f"the retrieval network reads rows with their neighbours, a RetrievalInput, got {type(x).__name__}"
-            )
+            raise InputError(f"the network reads rows with their neighbours, a RetrievalInput, got {type(x).__name__}")
         pooled = self.pool(self.bag(x), None if bool(x.allowed.all()) else x.allowed)
         return Output(self.head(pooled.value), pooled)
 
@@ -182,6 +181,7 @@ class RetrievalNetwork(Network):
             getattr(self, f"context_{name}").copy_(part)
         self.context_labels.copy_(labels)
         x = self.columns(rows)
+        self.encoder.fit(x)
         with torch.enable_grad():
             learned = learn_metric(x, labels, excluded, kind=self.kind, seed=seed)
         self.metric_weight.copy_(learned.weight)
@@ -288,8 +288,8 @@ def _check(inputs: Inputs, sizes: dict[str, int], rates: dict[str, float], gaps:
     if inputs.width or not inputs.numeric + len(inputs.categories):
         raise InputError("retrieval is for rows of a table with at least one column, got bags or no column")
     for name, value in sizes.items():
-        if value < (0 if name == "blocks" else 1):
-            raise InputError(f"{name} must be at least {0 if name == 'blocks' else 1}, got {value}")
+        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
+            raise InputError(f"{name} must be at least {least}, got {value}")
     for name, rate in rates.items():
         if not 0.0 <= rate < 1.0:
             raise InputError(f"{name} must be in [0, 1), got {rate}")

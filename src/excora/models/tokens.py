@@ -193,6 +193,11 @@ def _embedding(
         return rtdl.PeriodicEmbeddings(
             numeric, dim, n_frequencies=frequencies, frequency_init_scale=frequency_scale, lite=False
         )
-    # A number of edges stands for edges that a state dict will overwrite: any that rise.
-    edges = [torch.arange(float(b)) if isinstance(b, int) else b for b in bins or ()]
-    return rtdl.PiecewiseLinearEmbeddings(edges, dim, activation=False, version="B")
+    known = [b for b in bins or () if not isinstance(b, int)]
+    if len(known) == numeric:
+        return rtdl.PiecewiseLinearEmbeddings(known, dim, activation=False, version="B")
+    # A number of edges stands for edges that a state dict will overwrite: any that rise. They are looked at, which
+    # the device "meta" does not allow.
+    with torch.device("cpu"):
+        edges = [torch.arange(float(b if isinstance(b, int) else len(b))) for b in bins or ()]
+        return rtdl.PiecewiseLinearEmbeddings(edges, dim, activation=False, version="B")

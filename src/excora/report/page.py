@@ -91,7 +91,9 @@ def _names(content: Content) -> Names:
     what = ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
     parts = [] if data is None else [f"from {data}"]
     if content.config is not None:
-        parts.append(f"with the pool {content.config['settings']['pool']}")
+        chosen = content.config["settings"]
+        model = f"the model {chosen['model']} and " if isinstance(chosen.get("model"), str) else ""
+        parts.append(f"with {model}the pool {chosen['pool']}")
     elif content.comparison is not None:
         parts.append(f"{plural(len(content.comparison['rows']), 'model')} on the same folds")
     line = ", ".join(parts) or "a run without its config.json"

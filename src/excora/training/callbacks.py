@@ -23,10 +23,11 @@ COLUMNS = ("epoch", "train_loss", "validation_pcc", "validation_mse", "validatio
 #: Seconds between checkpoints, at least: a short epoch is sooner trained again than written.
 CHECKPOINT_SECONDS = 1.0
 Row = dict[str, float]
+VALIDATED = "validation_criterion"  #: in the rows of a run with a validation part, and what its patience watches
 
 
 class Best(NamedTuple):
-    """The epoch with the lowest criterion so far, and the network's weights then."""
+    """The epoch with the lowest criterion so far (the last one, without validation), and the network's weights then."""
 
     epoch: int
     state: dict[str, Tensor]
@@ -45,33 +46,41 @@ class Journal(Callback):
         """Start the clock."""
         self._since = time.monotonic()
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
-        """Enter the epoch."""
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Enter the epoch, and end a run that has diverged."""
         now = time.monotonic()
         self.seconds += now - self._since
         self._since = now
         epoch = len(self.rows)
         self.rows.append({"epoch": epoch, **pl_module.figures()})
         if self.best_epoch == epoch:
-            state = pl_module.network.state_dict()
+            state = pl_module.weights()
             self.best = Best(epoch, {name: value.detach().cpu().clone() for name, value in state.items()})
+        trainer.should_stop = trainer.should_stop or self._diverged
 
     @property
     def best_epoch(self) -> int | None:
-        """The first epoch with the lowest criterion; None while there is no finite one."""
-        known = [row for row in self.rows if math.isfinite(row["validation_criterion"])]
-        return int(min(known, key=lambda row: row["validation_criterion"])["epoch"]) if known else None
+        """The first epoch with the lowest criterion, without validation the last one; None if none is finite."""
+        known = [row for row in self.rows if math.isfinite(_judged(row))]
+        if not known:
+            return None
+        best = min(known, key=_judged) if VALIDATED in known[-1] else known[-1]
+        return int(best["epoch"])
+
+    @property
+    def _diverged(self) -> bool:
+        return bool(self.rows) and not math.isfinite(_judged(self.rows[-1]))
 
     def stopped(self, settings: Settings) -> str | None:
         """Why no further epoch is due: "diverged", "patience", "epochs"; None if one is."""
-        if self.rows and not math.isfinite(self.rows[-1]["validation_criterion"]):
+        if self._diverged:
             return "diverged"
         if self.best_epoch is not None and len(self.rows) - 1 - self.best_epoch >= settings.patience:
             return "patience"
         return "epochs" if len(self.rows) >= settings.epochs else None
 
     def to_csv(self) -> str:
-        """The rows as metrics.csv."""
+        """The rows as metrics.csv; what was not measured is an empty cell."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -89,6 +98,11 @@ class Journal(Callback):
         best = state_dict["best"]
         self.best = None if best is None else Best(best["epoch"], best["state"])
         self.seconds = state_dict["seconds"]
+
+
+def _judged(row: Row) -> float:
+    """What must be finite in a row."""
+    return row.get(VALIDATED, row["train_loss"])
 
 
 class RunCheckpoint(ModelCheckpoint):
@@ -134,7 +148,7 @@ class Patience(EarlyStopping):
     """Lightning's early stopping, which on resuming keeps the patience asked for now."""
 
     def __init__(self, patience: int) -> None:
-        super().__init__("validation_criterion", patience=patience, mode="min", check_on_train_epoch_end=True)
+        super().__init__(VALIDATED, patience=patience, mode="min", check_on_train_epoch_end=True)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The count so far."""
@@ -221,9 +235,9 @@ class Bar(ProgressBar):
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         """An epoch further."""
-        pcc = float(trainer.callback_metrics["validation_pcc"])
+        pcc = trainer.callback_metrics.get("validation_pcc")
         epoch = min(trainer.current_epoch + 2, self.epochs)
-        self.progress.update(self.task, epoch=epoch, pcc=f"{pcc:.3f}")
+        self.progress.update(self.task, epoch=epoch, pcc="none" if pcc is None else f"{float(pcc):.3f}")
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         """Gone."""
@@ -235,10 +249,12 @@ class Bar(ProgressBar):
 
 
 def callbacks(
-    journal: Journal, monitor: RunMonitor, settings: Settings, folder: Path | None, *, progress: bool
+    journal: Journal, monitor: RunMonitor, settings: Settings, folder: Path | None, *, validated: bool, progress: bool
 ) -> list[Any]:
     """All of them, in the order in which an epoch ends: monitor and journal first, the checkpoint last."""
-    found: list[Any] = [monitor, journal, Patience(settings.patience)]
+    found: list[Any] = [monitor, journal]
+    if validated:
+        found.append(Patience(settings.patience))
     if progress and (bar := Bar(settings.epochs)).wanted:
         found.append(bar)
     if folder is not None:

@@ -66,9 +66,13 @@ def train(
     (``checkpoints/last.ckpt``; metrics.csv and monitor.json beside it): a resumed run ends with the weights of an
     uninterrupted one to the last bit, as batches and random numbers depend on (seed, epoch, step) alone.
 
+    With an empty ``split.validation`` it runs ``settings.epochs`` epochs and keeps the last: to train on all samples
+    once the number of epochs is known. With ``settings.average`` the weights that are scored and kept are averages.
+
     Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
-    epoch has ended) it is a KeyboardInterrupt. A criterion that is no longer finite ends training as "diverged"; in the
-    first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's random state is not.
+    epoch has ended) it is a KeyboardInterrupt. A criterion (without validation: a loss) that is no longer finite ends
+    training as "diverged"; in the first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's
+    random state is not.
 
     >>> from excora.data.dataset import Inputs
     >>> from excora.data.features import TableFeatures
@@ -83,6 +87,7 @@ def train(
     (2, 'epochs', ['validation_mse', 'validation_pcc'])
     """
     _check(features, target, weight, split)
+    settings = settings.settled("pool", len(split.train))  # a network of one's own has no name
     try:
         from excora.training.callbacks import Journal, write_records
         from excora.training.module import Regression
@@ -143,7 +148,8 @@ def _check(features: Features, target: NDArray[np.float32], weight: NDArray[np.f
         raise InputError(f"target must be finite numbers of shape ({n}, targets), got shape {target.shape}")
     if weight is not None and (weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all()):
         raise InputError(f"weight must be {n} finite numbers of at least 0, got shape {weight.shape}")
-    for name, part in (("train", split.train), ("validation", split.validation)):
+    parts = {"train": split.train} | ({"validation": split.validation} if len(split.validation) else {})
+    for name, part in parts.items():
         if len(part) < 2 or part.min() < 0 or part.max() >= n:
             raise InputError(f"the {name} part must hold at least 2 of the {n} samples, got {len(part)}")
         if weight is not None and not weight[part].any():
@@ -159,7 +165,8 @@ def _trainer(module: Regression, journal: Journal, settings: Settings, folder: P
 
     from excora.training.callbacks import Bar, WholeFiles, callbacks
 
-    hooks = callbacks(journal, module.monitor, settings, folder, progress=progress)
+    validated = len(module.validation_index) > 0
+    hooks = callbacks(journal, module.monitor, settings, folder, validated=validated, progress=progress)
     plugins: list[Any] = [WholeFiles()]
     if SLURMEnvironment.detect():
         # Its requeueing writes a checkpoint in mid-epoch, which does not resume exactly: sbatch --requeue, --resume.
@@ -181,6 +188,7 @@ def _trainer(module: Regression, journal: Journal, settings: Settings, folder: P
             plugins=plugins,
             use_distributed_sampler=False,
             num_sanity_val_steps=0,
+            limit_val_batches=None if validated else 0,
             enable_checkpointing=folder is not None,
             enable_progress_bar=any(isinstance(hook, Bar) for hook in hooks),
             enable_model_summary=False,
@@ -245,16 +253,17 @@ def _run(
 def _recall(path: Path, module: Regression, journal: Journal) -> None:
     """Journal and monitor as a checkpoint has them; one that belongs to another model is refused."""
     from excora.training.callbacks import read_checkpoint
+    from excora.training.module import AVERAGE
 
     content = read_checkpoint(path)
     try:
-        shapes = {name: value.shape for name, value in content["state_dict"].items()}
+        shapes = {name: value.shape for name, value in {**content["state_dict"], **content.get(AVERAGE, {})}.items()}
         states = content["callbacks"]
         journal.load_state_dict(states[journal.state_key])
         module.monitor.load_state_dict(states[module.monitor.state_key])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path}: this is no checkpoint of Excora; delete it to train from the start") from error
-    mine = {name: value.shape for name, value in module.state_dict().items()}
+    mine = {name: value.shape for name, value in module.contents().items()}
     if shapes != mine:
         differ = sorted(name for name in {*shapes, *mine} if shapes.get(name) != mine.get(name))
         raise InputError(f"{path}: this checkpoint is of another model, it differs in {', '.join(differ[:5])}")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from excora.data.dataset import Features, Index, move
+from excora.data.dataset import Features, Index, RetrievalInput, move
 from excora.diagnosis.intervals import correlations, pooled_interval, unit_moments
 from excora.models.network import Network
 from excora.settings import Settings
@@ -20,7 +20,10 @@ Floats = NDArray[np.float64]
 
 
 class Attention(NamedTuple):
-    """Attention of one sample: weights alpha_i and effective weights (1 - gamma) / n + gamma alpha_i, (elements,)."""
+    """Attention of one sample: weights alpha_i and effective weights (1 - gamma) / n + gamma alpha_i, (elements,).
+
+    Elements that the sample may not see are not among the n.
+    """
 
     weight: NDArray[np.float32]
     effective: NDArray[np.float32]
@@ -58,16 +61,19 @@ def answers(network: Network, features: Features, index: Index, settings: Settin
 
 @torch.inference_mode()
 def _piece(network: Network, features: Features, piece: Index, device: torch.device) -> list[Answer]:
-    output = network(move(features.read(piece), device))
+    x = features.read(piece)
+    output = network(move(x, device))
     details = output.pooled.details
     gamma, temperature = (details[k].cpu().tolist() if k in details else None for k in ("gamma", "temperature"))
     attended = output.pooled.weights.float().cpu().numpy()
     # One row a sample, or bags of several sizes end to end.
     weights = list(attended) if attended.ndim == 2 else np.split(attended, np.cumsum(features.sizes[piece])[:-1])
+    if isinstance(x, RetrievalInput):  # the allowed ones come first
+        weights = [row[:n] for row, n in zip(weights, x.allowed.sum(1).tolist(), strict=True)]
     found = []
     for k, row in enumerate(output.prediction.float().cpu().numpy()):
         gain = 1.0 if gamma is None else gamma[k]
-        effective = np.float32((1.0 - gain) / len(weights[k])) + np.float32(gain) * weights[k]
+        effective = np.float32((1.0 - gain) / max(len(weights[k]), 1)) + np.float32(gain) * weights[k]
         attention = Attention(
             weights[k], effective, gamma and gamma[k], temperature and temperature[k]
         )  # fmt: skip

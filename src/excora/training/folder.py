@@ -10,12 +10,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from excora.data.dataset import Inputs
 from excora.errors import InputError, MissingExtraError
-from excora.models.network import Network, build
+from excora.models.building import restore
+from excora.models.network import Network
 from excora.settings import Settings
 from excora.storage import write_atomically
 
@@ -61,8 +61,11 @@ def write_weights(path: Path, network: Network) -> None:
     write_atomically(path, _safetensors().save({name: t.contiguous() for name, t in network.state_dict().items()}))
 
 
-def read_weights(path: Path, inputs: Inputs, settings: Settings) -> Network:
-    """The network with the tensors of the file, in eval mode; other names, shapes or types are an InputError."""
+def read_weights(path: Path, inputs: Inputs, settings: Settings, learned: Any) -> Network:
+    """The network with the tensors of the file, in eval mode; other names, shapes or types are an InputError.
+
+    ``learned`` is what :attr:`Network.learned` was.
+    """
     try:
         tensors: dict[str, Tensor] = _safetensors().load(path.read_bytes())
     except FileNotFoundError:
@@ -71,17 +74,10 @@ def read_weights(path: Path, inputs: Inputs, settings: Settings) -> Network:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except Exception as error:  # safetensors has errors of its own for every way a file can be broken
         raise InputError(f"{path}: this is not a whole safetensors file: {error}") from None
-    if settings.layers > len(tensors):
-        raise InputError(f"{path}: {settings.layers} layers need more than the {len(tensors)} tensors in the file")
-    with torch.device("meta"):  # before memory is taken for what a stranger's settings ask for
-        expected = {name: (t.shape, t.dtype) for name, t in build(inputs, settings).state_dict().items()}
-    found = {name: (t.shape, t.dtype) for name, t in tensors.items()}
-    if found != expected:
-        differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
-        raise InputError(f"{path}: these weights are of another model, they differ in {', '.join(differ[:5])}")
-    network = build(inputs, settings)
-    network.load_state_dict(tensors)
-    return network.eval()
+    try:
+        return restore(inputs, settings, learned, tensors)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _safetensors() -> Any:
@@ -110,11 +106,12 @@ def claim(folder: Path, *, resume: bool) -> bool:
     return there
 
 
-def check_room(folder: Path, network: Network, *, samples: int) -> None:
-    """Refuse a disk on which the run has no room; ``samples`` are those to be predicted."""
-    # A checkpoint holds the weights, two moments of Adam and the best weights; while it is written there are two.
+def check_room(folder: Path, network: Network, *, samples: int, averaged: bool) -> None:
+    """Refuse a disk on which the run has no room; ``samples`` are to be predicted, ``averaged`` weights kept."""
+    # A checkpoint holds the weights, two moments of Adam, the best weights, and the average; while it is written there
+    # are two. The weights of the run are one more.
     size = sum(t.numel() * t.element_size() for t in network.state_dict().values())
-    need, free = 9 * size + 200 * samples + ROOM, shutil.disk_usage(folder).free
+    need, free = (11 if averaged else 9) * size + 200 * samples + ROOM, shutil.disk_usage(folder).free
     if free < need:
         raise InputError(f"{folder}: a run takes about {need / 1e6:.0f} MB and the disk has {free / 1e6:.0f} MB left")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, cast
 
@@ -25,12 +26,14 @@ from excora.pooling import parameter_groups
 from excora.reduce import accumulate_backward, all_reduce_sum
 from excora.settings import Settings
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
+from excora.training.recipe import Average, clip, learning_rate
 from excora.training.watch import RunMonitor
 
 LOSSES: dict[str, type[CorrelationLoss]] = {
     "dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss,
     "none": PearsonLoss,
 }  # fmt: skip
+AVERAGE = "average"  #: where a checkpoint has it
 
 
 class Score(PearsonCorrelation):
@@ -51,7 +54,7 @@ class Score(PearsonCorrelation):
 
 
 class Regression(LightningModule):
-    """Trains a network on the rows of ``train`` and scores it on those of ``validation`` after every epoch.
+    """Trains a network on the rows of ``train`` and scores it on those of ``validation``, if any, after every epoch.
 
     A step whose batch is cut (``settings.accumulate``, ``settings.max_elements``) accumulates exactly, which takes
     manual optimisation; Lightning fixes that for a run, so it is chosen if any batch might be cut.
@@ -68,6 +71,10 @@ class Regression(LightningModule):
         self.score = Score(rows.target.shape[1])
         self.monitor = RunMonitor(pool="network.pool", head="network.head")
         self.losses: list[Tensor] = []
+        # Training never changes them, and they may be all training rows: no rank needs them from another at each step.
+        self._ddp_params_and_buffers_to_ignore = [f"network.{name}" for name, _ in network.named_buffers()]
+        self.average = Average(network, settings.average) if settings.average else None
+        self.steps = len(shuffled(train, settings.batch_size, seed=settings.seed, epoch=0))  #: of an epoch
         sizes = rows.features.sizes
         self.automatic_optimization = (
             settings.accumulate == 1 and largest(train, sizes, settings.batch_size) <= settings.max_elements
@@ -111,8 +118,9 @@ class Regression(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; gamma and temperature are not decayed."""
-        settings = self.settings
-        return torch.optim.AdamW(parameter_groups(self.network, settings.weight_decay), lr=settings.learning_rate)
+        groups = parameter_groups(self.network, self.settings.weight_decay)
+        # All weights in one call, the same to the last bit: torch's choice on the CPU takes nearly twice as long.
+        return torch.optim.AdamW(groups, lr=self.settings.learning_rate, foreach=True)
 
     def training_step(self, batch: Batch | list[Index], step: int) -> dict[str, Tensor]:
         """One step: the loss of the global batch, and for the monitor the predictions, unless it has its pieces."""
@@ -120,10 +128,48 @@ class Regression(LightningModule):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed looks for every kind of device, each step
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = learning_rate(self.settings, self._number(step), self.steps * self.settings.epochs)
         found = self._step if self.automatic_optimization else self._manual_step
         result = found(batch)
         self.losses.append(result["loss"].detach())
         return result
+
+    def _number(self, step: int) -> int:
+        """Of a step of this epoch among those of all epochs, from 0."""
+        return self.current_epoch * self.steps + step
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:  # noqa: ARG002
+        """The gradients are those of all ranks by now, without the factor of 16-bit training, by hand or not."""
+        clip(self.network, self.settings.clip)
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
+        """The step is done."""
+        if self.average is not None:
+            self.average.add(self._number(batch_idx))
+
+    def on_train_start(self) -> None:
+        """The weights are on their device by now."""
+        if self.average is not None:
+            self.average.load(self.average.named())
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """The average as well."""
+        if self.average is not None:
+            checkpoint[AVERAGE] = self.average.named()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from it."""
+        if self.average is not None:
+            self.average.load(checkpoint[AVERAGE])
+
+    def contents(self) -> dict[str, Tensor]:
+        """Every tensor of a checkpoint that the model decides on, by name."""
+        return self.state_dict() if self.average is None else {**self.state_dict(), **self.average.named()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The state dict of the network that is scored and kept: with ``settings.average``, the averaged one."""
+        return self.network.state_dict() if self.average is None else self.average.state()
 
     def _step(self, batch: Any) -> dict[str, Tensor]:
         outputs = self._outputs(batch)
@@ -184,7 +230,8 @@ class Regression(LightningModule):
 
     def validation_step(self, batch: Batch, step: int) -> None:  # noqa: ARG002
         """Adds a batch to the score."""
-        self.score.update(self.network(batch.x).prediction, batch.target, weight=batch.weight)
+        network = self.network if self.average is None else self.average
+        self.score.update(network(batch.x).prediction, batch.target, weight=batch.weight)
 
     def on_validation_epoch_end(self) -> None:
         """PCC, MSE and the criterion (lower is better) of the whole validation part, over all ranks."""
@@ -199,12 +246,18 @@ class Regression(LightningModule):
         self.log_dict(values, batch_size=1, sync_dist=True)
 
     def figures(self) -> dict[str, float]:
-        """The row of the epoch that ends."""
+        """The row of the epoch that ends; without a validation part it has no ``validation_`` figures.
+
+        Then nothing else would tell that the last step has broken the weights: the loss is NaN if it has.
+        """
         metrics = self.trainer.callback_metrics
         row = {"train_loss": float(torch.stack(self.losses).double().mean())}
         self.losses.clear()
-        for name in ("validation_pcc", "validation_mse", "validation_criterion"):
-            row[name] = float(metrics[name])
+        if len(self.validation_index):
+            for name in ("validation_pcc", "validation_mse", "validation_criterion"):
+                row[name] = float(metrics[name])
+        elif not all(bool(value.isfinite().all()) for value in self.weights().values()):
+            row["train_loss"] = math.nan
         return row | {"learning_rate": self.trainer.optimizers[0].param_groups[0]["lr"]}
 
 

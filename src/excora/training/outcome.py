@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from excora.data.dataset import Dataset, Features, Index
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
+from excora.models.building import carried
 from excora.models.network import Network
+from excora.models.retrieval import RetrievalFeatures
 from excora.settings import Settings
 from excora.storage import write_atomically
 from excora.training.core import Training
@@ -59,7 +62,7 @@ def evaluate(folder: Path, training: Training, material: Material) -> dict[str, 
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     results["groups"] = {"test": parts["test"].groups}
-    notes = [*material.dataset.notes, *material.preparation.notes, *parts["test"].notes]
+    notes = [*material.dataset.notes, *material.preparation.notes, *carried(training.network), *parts["test"].notes]
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
@@ -97,7 +100,7 @@ def _look(name: str, network: Network, material: Material) -> Part:
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        _attention(looked, prediction, dataset, element_names(network, preparation)),
+        _attention(looked, prediction, dataset, _namer(network, material)),
         notes,
     )
 
@@ -152,7 +155,22 @@ class Looked(NamedTuple):
         return cls(answer.position, *figures, heaviest)
 
 
-def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, names: list[str] | None) -> dict[str, Any]:
+#: From the places of a sample and of one of its elements to a name for the latter.
+Namer = Callable[[int, int], str]
+
+
+def _namer(network: Network, material: Material) -> Namer:
+    """Columns by name, training rows by their id, elements of bags by number."""
+    features, train, ids = material.features, material.split.train, material.dataset.ids
+    if isinstance(features, RetrievalFeatures):
+        if material.dataset.weight is not None:
+            train = train[material.dataset.weight[train] > 0]
+        return lambda sample, k: f"row {ids[train[int(features.neighbours[sample, k])]]}"
+    names = element_names(network, material.preparation)
+    return lambda sample, k: str(k) if names is None else names[k]  # noqa: ARG005
+
+
+def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
     order = np.argsort(prediction[:, 0], kind="stable")
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
@@ -161,11 +179,11 @@ def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, names
         "temperature": [one.temperature for one in looked if one.temperature is not None],
         "effective_elements": [one.effective_elements for one in looked],
         "elements": [one.elements for one in looked],
-        "bags": [_bag(looked[k], prediction[k], dataset, names) for k in order[places[: len(order)]]],
+        "bags": [_bag(looked[k], prediction[k], dataset, name) for k in order[places[: len(order)]]],
     }
 
 
-def _bag(looked: Looked, prediction: Floats, dataset: Dataset, names: list[str] | None) -> dict[str, Any]:
+def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
     assert dataset.target is not None
     target = dataset.target[looked.position]
     one = len(target) == 1
@@ -177,7 +195,7 @@ def _bag(looked: Looked, prediction: Floats, dataset: Dataset, names: list[str] 
         "temperature": looked.temperature,
         "elements": looked.elements,
         "top": [
-            {"label": str(k) if names is None else names[k], "weight": weight, "effective": effective}
+            {"label": name(looked.position, k), "weight": weight, "effective": effective}
             for k, weight, effective in looked.heaviest
         ],
     }

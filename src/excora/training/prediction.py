@@ -75,7 +75,8 @@ def predict(
     dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
-    features, names = run.preparation.features(dataset), element_names(run.network, run.preparation)
+    features = run.network.look_up(run.preparation.features(dataset))
+    names = element_names(run.network, run.preparation)
     rows, looked = [], []
     for answer in answers(run.network, features, np.arange(len(dataset)), run.settings):
         rows.append(answer.prediction)

@@ -19,8 +19,9 @@ from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.data.splits import split
 from excora.errors import InputError
-from excora.models.network import Network, build
-from excora.settings import Settings
+from excora.models.building import Samples, build_on
+from excora.models.network import Network
+from excora.settings import MODEL_OF, Settings
 from excora.training.core import Training, is_main, train
 from excora.training.folder import check_room, claim, read_json, read_weights, versions, write_json, write_weights
 from excora.training.outcome import Material, evaluate
@@ -50,7 +51,8 @@ class Run:
         config = read_json(folder / "config.json")
         settings = Settings.from_dict(config.get("settings", {}))
         preparation = Preparation.from_dict(read_json(folder / "preparation.json"))
-        network = read_weights(folder / "weights.safetensors", preparation.inputs, settings)
+        learned = config.get("network", {})
+        network = read_weights(folder / "weights.safetensors", preparation.inputs, settings, learned)
         return cls(folder, config, settings, preparation, network, read_json(folder / "results.json"))
 
     @property
@@ -103,21 +105,22 @@ def fit(
     >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
     ['id', 'prediction', 'outside']
     """
-    settings = Settings() if settings is None else settings
     folder, given, writes = Path(output), Roles.of(target=target, **roles), is_main()
     there = claim(folder, resume=resume) if writes else False
     dataset = data if isinstance(data, Dataset) else read(data, **dataclasses.asdict(given))
-    material = _material(dataset, validation, test, settings)
-    network = build(material.preparation.inputs, settings)
+    network, material = _material(dataset, validation, test, Settings() if settings is None else settings)
+    settings = material.settings
     path = None if isinstance(data, Dataset) else data
     config = _config(path, given, material, {"validation": validation, "test": test}, folder)
+    config["network"] = network.learned
     if there:
         before = read_json(folder / "config.json")
         _check_same(folder, before, config)
         if before.get("state") == "finished" and before.get("settings") == config["settings"]:
             return Run.load(folder)
     if writes:
-        check_room(folder, network, samples=len(material.split.validation) + len(material.split.test))
+        samples = len(material.split.validation) + len(material.split.test)
+        check_room(folder, network, samples=samples, averaged=settings.average > 0)
         write_json(folder / "preparation.json", material.preparation.to_dict())
         write_json(folder / "config.json", config)
     try:
@@ -135,13 +138,16 @@ def fit(
     return _finish(folder, config, training, material)
 
 
-def _material(dataset: Dataset, validation: float, test: float, settings: Settings) -> Material:
+def _material(dataset: Dataset, validation: float, test: float, settings: Settings) -> tuple[Network, Material]:
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
     parts = split(dataset, validation=validation, test=test, seed=settings.seed)
-    preparation = Preparation.fit(dataset, parts.train)
-    target = preparation.scale(dataset.target)
-    return Material(dataset, preparation.features(dataset), target, preparation, parts, settings)
+    settings = settings.settled(MODEL_OF[dataset.kind], len(parts.train))
+    preparation = Preparation.fit(dataset, parts.train, scaling=settings.scaling)
+    features, target = preparation.features(dataset), preparation.scale(dataset.target)
+    samples = Samples(features, target, parts.train, dataset.group, dataset.time, dataset.weight)
+    network, features = build_on(preparation.inputs, samples, settings)
+    return network, Material(dataset, features, target, preparation, parts, settings)
 
 
 def _finish(folder: Path, config: dict[str, Any], training: Training, material: Material) -> Run:
@@ -170,7 +176,7 @@ def _config(
     named["target"] = list(dataset.targets)
     content = {
         "excora": excora.__version__,
-        "rerun": _command(path, named, shares, settings, folder),
+        "rerun": _command(path, named, shares, material, folder),
         "data": {"path": None if path is None else str(path), **named, "fingerprint": fingerprint(dataset)},
         "split": shares,
         "settings": settings.to_dict(),
@@ -182,10 +188,12 @@ def _config(
     return found
 
 
-def _command(path: Any, roles: dict[str, Any], shares: dict[str, float], settings: Settings, folder: Path) -> str:
+def _command(path: Any, roles: dict[str, Any], shares: dict[str, float], material: Material, folder: Path) -> str:
     """The command line that does this again."""
-    words = ["excora", "fit", "DATA" if path is None else str(path)]
-    chosen = {name: value for name, value in settings.to_dict().items() if value != getattr(Settings(), name)}
+    words, settings = ["excora", "fit", "DATA" if path is None else str(path)], material.settings
+    usual = Settings().settled(settings.model, len(material.split.train))
+    chosen = {name: value for name, value in settings.to_dict().items() if value != getattr(usual, name)}
+    chosen = {"model": settings.model} | chosen
     chosen |= {name: value for name, value in shares.items() if value != 0.2}
     for name, value in (roles | chosen).items():
         for item in value if isinstance(value, list | tuple) else [value]:

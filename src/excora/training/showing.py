@@ -33,8 +33,9 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
             cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
             table.add_row(Text(name), part, str(results["counts"][part]), *cells)
     verdict = results["verdict"]
+    model = f"model {run.settings.model} with pool {run.settings.pool}: "
     epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
-    lines = [epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
+    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
     lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
     lines.append(f"report: {run.path / 'report.html'}")
     if run.state == "interrupted":

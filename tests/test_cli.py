@@ -66,12 +66,14 @@ def test_a_wrong_file_is_one_clear_line(predictions, monkeypatch, capsys):
 
 
 def test_reproduce_runs_a_study_and_shows_the_papers_column(tmp_path):
-    result = CliRunner().invoke(cli.app, ["reproduce", "gradients", "--quick", "--output", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out")]
+    )
     assert result.exit_code == 0, result.output
     assert {"results.json", "table.csv", "figures.html"} <= {file.name for file in (tmp_path / "out").iterdir()}
     assert "paper" in (tmp_path / "out" / "table.csv").read_text().splitlines()[0]
     again = CliRunner().invoke(
-        cli.app, ["reproduce", "gradients", "--quick", "--output", str(tmp_path / "out"), "--json"]
+        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out"), "--json"]
     )
     assert json.loads(again.output)["table"] == json.loads((tmp_path / "out" / "results.json").read_text())["table"]
 

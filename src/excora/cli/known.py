@@ -79,11 +79,14 @@ def diagnose(
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
     output: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME by default.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the UCI files (plateau only); else EXCORA_DATA.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the UCI files; else EXCORA_DATA.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; the study's own number by default.")] = None,
-    quick: Annotated[
-        bool, typer.Option(help="Seconds instead of minutes: to try it out, the numbers mean nothing.")
-    ] = False,
+    preset: Annotated[
+        str, typer.Option(help="quick: to try it out, numbers mean nothing; cpu: the study; paper: for GPUs (tabular).")
+    ] = "cpu",
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only the parts with this in their name (tabular); may be repeated.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run one of the paper's experiments; :data:`REPRODUCE` is its help."""
@@ -94,7 +97,8 @@ def reproduce(
         output or Path("runs") / name,
         data=data,
         seeds=seeds,
-        quick=quick,
+        preset=preset,
+        only=only or (),
         console=None if as_json else console,
     )
     if as_json:

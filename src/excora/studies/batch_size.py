@@ -28,14 +28,14 @@ SIZES = (32, 64, 128)
 VARIANTS = (Variant(name=SOFTMAX, pool="softmax", correlation="pcc"), Variant(name=OURS, pool="eca"))
 
 
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=15, train=256, test=100) if quick else Protocol(epochs=100)
+    protocol = Protocol(epochs=15, train=256, test=100) if preset == "quick" else Protocol(epochs=100)
     protocol = dataclasses.replace(protocol, looks=protocol.epochs)
     return {
         "sigma~": LEVELS[LEVEL],
         "batch": list(SIZES),
-        "seeds": list(range(seeds or (1 if quick else 3))),
+        "seeds": list(range(seeds or (1 if preset == "quick" else 3))),
         "protocol": dataclasses.asdict(protocol),
     }
 

@@ -1,4 +1,4 @@
-"""The numbers of docs/studies.md, rendered from the committed results: ``python -m excora.studies.document``.
+"""The numbers of the pages in docs/, rendered from the committed results: ``python -m excora.studies.document``.
 
 A block between ``<!-- results: NAME -->`` and ``<!-- end -->`` is replaced by what :data:`BLOCKS` makes of it.
 """
@@ -14,26 +14,12 @@ from typing import Any
 
 from excora.errors import InputError
 from excora.storage import write_atomically
-from excora.studies import NAMES
+from excora.studies import NAMES, element_page
+from excora.studies.markdown import number, table, with_spread
+from excora.studies.tabular import page as tabular_page
 
 Results = dict[str, dict[str, Any]]  # by study
 _MARK = re.compile(r"(<!-- results: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def number(value: float | None, digits: int) -> str:
-    """A cell; a dash for None."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def with_spread(row: dict[str, Any], key: str, digits: int) -> str:
-    """mean ± standard deviation."""
-    return "–" if row[key] is None else f"{row[key]:.{digits}f} ± {row[f'{key} sd']:.{digits}f}"
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def synthetic(results: Results) -> str:
@@ -193,7 +179,7 @@ def plateau(results: Results) -> str:
         f"{total['ECA, train']}; validation rows softmax {total['softmax, validation']}, ECA "
         f"{total['ECA, validation']}. Test PCC of ECA − softmax: {total['ECA - softmax test PCC']:+.4f} (standard "
         f"deviation over runs {total['sd over runs']:.4f}), above in {total['runs with ECA above softmax']} of "
-        f"{total['runs']} runs."
+        f"{total['runs']} runs: {_verdict(total['ECA - softmax test PCC'], total['sd over runs'], total['runs'])}."
     )
     states = ("improving", "plateau", "converged", "worsening", "too short")
     final = [[key, *(str(counts.get(state, 0)) for state in states)] for key, counts in total["final"].items()]
@@ -202,13 +188,21 @@ def plateau(results: Results) -> str:
     return f"{table((*header, *more), rows)}\n\n{line}\n\n{ends}"
 
 
+def _verdict(mean: float, deviation: float, runs: int) -> str:
+    """By two standard errors."""
+    error = deviation / runs**0.5
+    if abs(mean) <= 2 * error:
+        return f"**no difference that shows** (standard error {error:.4f})"
+    return f"**ECA {'above' if mean > 0 else 'below'} softmax** (standard error {error:.4f})"
+
+
 def runs(results: Results) -> str:
     """Seeds, epochs, time and versions of each study."""
     rows = []
     for name, one in results.items():
-        seconds = sum(chunk["seconds"] for chunk in one["chunks"].values())
-        if name == "verdicts":  # has a page of its own
+        if name in ("tabular", "verdicts"):  # have pages of their own
             continue
+        seconds = sum(chunk["seconds"] for chunk in one["chunks"].values())
         protocol = one["configuration"].get("protocol") or one["configuration"]["setup"]
         seeds = len(one["configuration"]["seeds"])
         rows.append([f"`{name}`", str(seeds), str(protocol["epochs"]), f"{seconds:.0f} s", one["versions"]["torch"]])
@@ -264,11 +258,20 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "batch-size": batch_size,
     "grid": grid,
     "plateau": plateau,
+    "elements": lambda results: element_page.render(results["elements"]),
+    "tabular": lambda results: tabular_page.scores(results["tabular"]),
+    "tabular peers": lambda results: tabular_page.peers(results["tabular"]),
+    "tabular hosts": lambda results: tabular_page.hosts(results["tabular"]),
+    "tabular summary": lambda results: tabular_page.summary(results["tabular"]),
     "runs": runs,
     "summary": summary,
     "clear faults": clear_faults,
     "mild faults": mild_faults,
 }
+
+
+#: Pages with results, besides README.md.
+PAGES = ("studies.md", "diagnose.md", "tabular.md")
 
 
 def read(folder: Path) -> Results:
@@ -290,5 +293,5 @@ def render(text: str, results: Results) -> str:
 
 if __name__ == "__main__":
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs")
-    for page in (root / "studies.md", root / "diagnose.md", root.parent / "README.md"):
+    for page in (*(root / name for name in PAGES), root.parent / "README.md"):
         write_atomically(page, render(page.read_text(encoding="utf-8"), read(root / "results")))

@@ -32,12 +32,12 @@ VARIANTS = (
 CURVES = ("ratio", "bound", "sigma_yhat", "pcc", "logit_gradient")
 
 
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=2, train=250, test=100) if quick else Protocol(epochs=200)
+    protocol = Protocol(epochs=2, train=250, test=100) if preset == "quick" else Protocol(epochs=200)
     return {
         "levels": list(LEVELS),
-        "seeds": list(range(seeds or (1 if quick else 3))),
+        "seeds": list(range(seeds or (1 if preset == "quick" else 3))),
         "protocol": dataclasses.asdict(protocol),
     }
 

@@ -27,13 +27,13 @@ def tasks(seed: int) -> list[PlateauTask]:
     return [PlateauTask(kappa=kappa, eta=eta, nu=nu, direction_seed=seed) for kappa in KAPPAS for eta, nu in SIGNALS]
 
 
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=2, train=250, test=100) if quick else Protocol(epochs=200)
+    protocol = Protocol(epochs=2, train=250, test=100) if preset == "quick" else Protocol(epochs=200)
     return {
         "kappa": list(KAPPAS),
         "eta, nu": [list(signal) for signal in SIGNALS],
-        "seeds": list(range(seeds or (1 if quick else 3))),
+        "seeds": list(range(seeds or (1 if preset == "quick" else 3))),
         "tuning_seed": TUNING_SEED,
         "ours": form(tasks(0)[0].dim),
         "protocol": dataclasses.asdict(protocol),

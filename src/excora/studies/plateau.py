@@ -1,8 +1,9 @@
 """Study ``plateau`` (Fig 7): MSE still falling after PCC is flat, on 8 small UCI sets, with softmax and with ECA.
 
-A small transformer with one token a feature. ECA is the same model after :func:`excora.extrapolate_`, trained with DNPL
-in place of the PCC loss. Whether PCC is flat while MSE falls is for :func:`detect_plateau` to say, as one watches
-the run: on the curves of the training rows and on those of the validation rows.
+A small :class:`FTTransformer`. ECA is the same model with ``attention="eca"``, trained with DNPL in place of the PCC
+loss; both start from the same weights and see the same batches. Whether PCC is flat while MSE falls is for
+:func:`detect_plateau` to say, as one watches the run: on the curves of the training rows and on those of the validation
+rows.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from excora.convert import extrapolate_
+from excora.data.dataset import Inputs, TableInput
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
+from excora.models.ft_transformer import FTTransformer
 from excora.moments import pearson
-from excora.reduce import penalties
 from excora.studies.figures import Figure, Line, Panel
 from excora.studies.runner import Chunk, Report, Results, Tick
 from excora.studies.small_tables import SETS, find_folder, load
@@ -37,52 +38,29 @@ class Setup:
     epochs: int = 100
     batch: int = 64
     rate: float = 1e-3
-    width: int = 32
+    dim: int = 32
     heads: int = 4
-    layers: int = 2
-    dropout: float = 0.1
+    blocks: int = 2
+    dropout: float = 0.1  # of the attention and of the feed-forwards
     weight: float = 0.5
 
 
 class Rows(NamedTuple):
-    """Rows of a table as the model takes them: standardised numbers, codes, standardised target."""
+    """Rows of a table, numbers standardised, with their standardised target (n,)."""
 
-    numeric: Tensor
-    codes: Tensor
+    x: TableInput
     target: Tensor
 
     def take(self, index: Tensor) -> Rows:
         """The rows of ``index``."""
-        return Rows(*(field[index] for field in self))
+        return Rows(TableInput(*(part[index] for part in self.x)), self.target[index])
 
 
-class FeatureTransformer(nn.Module):
-    """One token a feature (x_j w_j + b_j, or a row of a table for a code) and a class token, read out by the head."""
-
-    def __init__(self, numeric: int, sizes: list[int], setup: Setup) -> None:
-        super().__init__()
-        width = setup.width
-        self.scale = nn.Parameter(torch.randn(numeric, width) / width**0.5)
-        self.shift = nn.Parameter(torch.randn(1 + numeric, width) / width**0.5)  # the first one is the class token
-        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
-        layer = nn.TransformerEncoderLayer(
-            width, setup.heads, 2 * width, setup.dropout, batch_first=True, norm_first=True
-        )
-        self.encoder = nn.TransformerEncoder(layer, setup.layers, enable_nested_tensor=False)
-        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 1))
-
-    def forward(self, rows: Rows) -> Tensor:
-        """Predictions, (rows,)."""
-        numbers = rows.numeric.unsqueeze(-1) * self.scale + self.shift[1:]
-        start = self.shift[:1].expand(len(rows.target), 1, -1)
-        codes = [table(rows.codes[:, i]).unsqueeze(1) for i, table in enumerate(self.tables)]
-        return self.head(self.encoder(torch.cat([start, numbers, *codes], 1))[:, 0]).squeeze(-1)
-
-
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:
     """Everything that the numbers depend on, but for the folder of the files."""
     folder = find_folder(data)
-    setup = Setup(epochs=14, width=8, heads=2, layers=1) if quick else Setup()
+    quick = preset == "quick"
+    setup = Setup(epochs=14, dim=8, heads=2, blocks=1) if quick else Setup()
     names = ["Servo"] if quick else list(SETS)
     sizes = {name: len(load(name, folder)[2]) for name in names}
     return {"sets": sizes, "seeds": list(range(seeds or (1 if quick else 3))), "setup": dataclasses.asdict(setup)}
@@ -99,40 +77,71 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
     return [one(name, seed) for name in configuration["sets"] for seed in configuration["seeds"]]
 
 
+def parts(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Row numbers of the parts: 70 % training, 15 % validation, 15 % test, at random.
+
+    >>> [len(part) for part in parts(20, 0)]
+    [14, 3, 3]
+    """
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    first, second = round(0.7 * rows), round(0.85 * rows)
+    return order[:first], order[first:second], order[second:]
+
+
 def split(name: str, seed: int, folder: Path) -> tuple[Rows, Rows, Rows]:
-    """70 % training, 15 % validation, 15 % test at random; standardised and filled in by the training rows' figures."""
+    """Training, validation and test rows, standardised by the figures of the training rows."""
     numeric, codes, target = (torch.tensor(part.to_numpy()) for part in load(name, folder))
-    order = torch.randperm(len(target), generator=torch.Generator().manual_seed(seed))
-    cuts = [round(0.7 * len(order)), round(0.85 * len(order))]
-    parts = [order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :]]
-    seen, label = numeric[parts[0]], target[parts[0]]
-    mean = seen.nanmean(0)
-    filled = torch.where(seen.isnan(), mean, seen)
-    deviation = filled.std(0, correction=0)
-    numeric = (torch.where(numeric.isnan(), mean, numeric) - mean) / torch.where(deviation > 0, deviation, 1.0)
-    rows = Rows(numeric.float(), codes, ((target - label.mean()) / label.std(correction=0)).float())
-    training, validation, test = (rows.take(part) for part in parts)
+    places = parts(len(target), seed)
+    seen, label, missing = numeric[places[0]], target[places[0]], numeric.isnan()
+    mean = seen.nanmean(0).nan_to_num()
+    deviation = (seen - mean).square().nanmean(0).sqrt()
+    numeric = torch.where(missing, 0.0, (numeric - mean) / torch.where(deviation > 0, deviation, 1.0))
+    y = (target - label.mean()) / label.std(correction=0)
+    rows = Rows(TableInput(numeric.float(), missing, codes), y.float())
+    training, validation, test = (rows.take(part) for part in places)
     return training, validation, test
 
 
+def build(variant: str, inputs: Inputs, seed: int, setup: Setup) -> FTTransformer:
+    """The model of a variant; for one seed all start from the same weights.
+
+    >>> inputs, setup = Inputs(targets=1, numeric=2), Setup(dim=8, heads=2)
+    >>> x = TableInput(torch.randn(3, 2), torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3, 0, dtype=torch.long))
+    >>> first, second = (build(variant, inputs, 0, setup).eval()(x).prediction for variant in VARIANTS)
+    >>> torch.allclose(first, second, atol=1e-6)
+    True
+    """
+    torch.manual_seed(seed)
+    plain = FTTransformer(inputs, **_options(setup))
+    if variant == "softmax":
+        return plain
+    model = FTTransformer(inputs, attention="eca", **_options(setup))
+    model.load_state_dict(plain.state_dict(), strict=False)  # all but gain and temperature, which softmax has not
+    return model
+
+
+def _options(setup: Setup) -> dict[str, Any]:
+    rates = {"attention_dropout": setup.dropout, "feedforward_dropout": setup.dropout}
+    return {"dim": setup.dim, "blocks": setup.blocks, "heads": setup.heads} | rates
+
+
 def _compare(name: str, seed: int, setup: Setup, folder: Path, tick: Tick) -> dict[str, Any]:
-    parts = split(name, seed, folder)
-    sizes = [int(column.max()) + 1 for column in load(name, folder)[1].to_numpy().T]
-    return {variant: _fit(variant, parts, sizes, seed, setup, tick) for variant in VARIANTS}
+    rows = split(name, seed, folder)
+    sizes = tuple(int(column.max()) + 1 for column in load(name, folder)[1].to_numpy().T)
+    inputs = Inputs(targets=1, numeric=rows[0].x.numeric.shape[1], categories=sizes)
+    return {variant: _fit(variant, rows, inputs, seed, setup, tick) for variant in VARIANTS}
 
 
 def _fit(
-    variant: str, parts: tuple[Rows, Rows, Rows], sizes: list[int], seed: int, setup: Setup, tick: Tick
+    variant: str, rows: tuple[Rows, Rows, Rows], inputs: Inputs, seed: int, setup: Setup, tick: Tick
 ) -> dict[str, Any]:
     """Train one model; its curves, what the detector says of them, and the test scores of the chosen epoch."""
-    training, validation, test = parts
+    training, validation, test = rows
     curves: dict[str, list[float]] = {f"{part}_{metric}": [] for part in PARTS for metric in ("pcc", "mse")}
     chosen, best = -1, {}
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = FeatureTransformer(training.numeric.shape[1], sizes, setup)
-        if variant == "ECA":
-            extrapolate_(model)
+        model = build(variant, inputs, seed, setup)
+        torch.manual_seed(seed)  # the same batches and dropout for all
         loss = JointLoss(DispersionNormalizedPearsonLoss() if variant == "ECA" else PearsonLoss(), weight=setup.weight)
         optimizer = torch.optim.Adam(model.parameters(), lr=setup.rate)
         for epoch in range(setup.epochs):
@@ -140,10 +149,11 @@ def _fit(
             for index in torch.randperm(len(training.target)).split(setup.batch):
                 batch = training.take(index)
                 optimizer.zero_grad()
-                loss(model(batch), batch.target, penalty=penalties(model)).backward()
+                output = model(batch.x)
+                loss(output.prediction[:, 0], batch.target, penalty=output.pooled.penalty).backward()
                 optimizer.step()
-            for part, rows in zip(PARTS, (training, validation), strict=True):
-                for metric, value in zip(("pcc", "mse"), _score(model, rows), strict=True):
+            for part, seen in zip(PARTS, (training, validation), strict=True):
+                for metric, value in zip(("pcc", "mse"), _score(model, seen), strict=True):
                     curves[f"{part}_{metric}"].append(value)
             if curves["validation_pcc"][-1] > max([-2.0, *curves["validation_pcc"][:-1]]):
                 chosen, best = epoch, {key: value.clone() for key, value in model.state_dict().items()}
@@ -155,9 +165,9 @@ def _fit(
 
 
 @torch.no_grad()
-def _score(model: nn.Module, rows: Rows) -> tuple[float, float]:
+def _score(model: FTTransformer, rows: Rows) -> tuple[float, float]:
     model.eval()
-    prediction = model(rows)
+    prediction = model(rows.x).prediction[:, 0]
     return pearson(prediction, rows.target).item(), (prediction - rows.target).square().mean().item()
 
 

@@ -1,4 +1,7 @@
-"""results.json: what a study has computed so far, saved part by part so that it can be interrupted and resumed."""
+"""What a study has computed so far, saved part by part so that it can be interrupted and resumed.
+
+One file, results.json; a long study has a file a part besides, so that several processes can share the work.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import io
 import json
 import math
 import platform
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,21 +39,27 @@ def plain(value: Any) -> Any:
 
 
 class Record:
-    """The results of one study in one folder."""
+    """The results of one study in one folder.
 
-    def __init__(self, folder: Path, study: str, configuration: dict[str, Any]) -> None:
+    With ``separate`` each chunk is a file of its own in the folder ``parts``, and results.json has the rest.
+    """
+
+    def __init__(self, folder: Path, study: str, configuration: dict[str, Any], *, separate: bool = False) -> None:
         self.path = folder / "results.json"
+        self.parts = folder / "parts" if separate else None
         configuration = plain(configuration)
         self.content: dict[str, Any] = {"study": study, "complete": False, "configuration": configuration}
         self.content |= {"versions": versions(), "chunks": {}}
         if self.path.exists():
             self._resume(study, configuration)
+        elif separate:
+            self.save()
 
     def _resume(self, study: str, configuration: dict[str, Any]) -> None:
         try:
             stored = json.loads(self.path.read_text(encoding="utf-8"))
             same = stored["study"] == study and stored["configuration"] == configuration
-            chunks = dict(stored["chunks"])
+            chunks = dict(stored["chunks"]) if self.parts is None else self._read_parts()
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} is not the results of a study; choose another output folder") from error
         if not same:
@@ -60,6 +70,15 @@ class Record:
         # What was computed with other versions stays: they are noted by chunk.
         self.content["chunks"] = chunks
 
+    def _read_parts(self) -> dict[str, Any]:
+        assert self.parts is not None
+        found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self.parts.glob("*.json"))]
+        return {part.pop("key"): part for part in found}
+
+    def _part(self, key: str) -> Path | None:
+        """The file of a chunk."""
+        return self.parts and self.parts / f"{re.sub(r'[^a-z0-9]+', '-', key.lower()).strip('-')}.json"
+
     @property
     def chunks(self) -> dict[str, Any]:
         """Results by chunk."""
@@ -67,24 +86,38 @@ class Record:
 
     def chunk(self, key: str, compute: Callable[[], Any]) -> bool:
         """Compute and save the chunk unless it is there; True if it was."""
+        part = self._part(key)
+        if part is not None and part.exists():  # another process may have come first
+            self.content["chunks"] |= self._read_parts()
         if key in self.content["chunks"]:
             return True
         start = time.perf_counter()
         result = plain(compute())
         seconds = plain(time.perf_counter() - start)
-        self.content["chunks"][key] = {"result": result, "seconds": seconds, "versions": versions()}
-        self.save()
+        chunk = {"result": result, "seconds": seconds, "versions": versions()}
+        self.content["chunks"][key] = chunk
+        if part is None:
+            self.save()
+        else:
+            write_atomically(part, _json({"key": key, **chunk}))
         return False
 
-    def finish(self, rows: Sequence[dict[str, Any]], summary: dict[str, Any]) -> dict[str, Any]:
+    def finish(
+        self, rows: Sequence[dict[str, Any]], summary: dict[str, Any], *, complete: bool = True
+    ) -> dict[str, Any]:
         """Add the table and the summary, and save."""
-        self.content |= {"complete": True, "summary": plain(summary), "table": plain(list(rows))}
+        self.content |= {"complete": complete, "summary": plain(summary), "table": plain(list(rows))}
         self.save()
         return self.content
 
     def save(self) -> None:
         """Write results.json, whole or not at all."""
-        write_atomically(self.path, json.dumps(self.content, indent=None, separators=(",", ":"), allow_nan=False))
+        content = self.content if self.parts is None else {k: v for k, v in self.content.items() if k != "chunks"}
+        write_atomically(self.path, _json(content))
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=None, separators=(",", ":"), allow_nan=False)
 
 
 def versions() -> dict[str, str]:

@@ -2,9 +2,12 @@
 
 A study module has three functions:
 
-- ``configure(*, seeds, quick, data)``: everything that the numbers depend on, as a dict that JSON can hold;
+- ``configure(*, seeds, preset, data)``: everything that the numbers depend on, as a dict that JSON can hold;
 - ``chunks(configuration, data)``: a list of :class:`Chunk`, in order;
 - ``report(configuration, results)``: a :class:`Report` from the chunks' results, by key.
+
+A long one also has ``SEPARATE = True``: each chunk is a file, some of them can be computed alone, and the report is of
+those that are there.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
+from excora.errors import InputError
 from excora.storage import write_atomically
 from excora.studies.figures import Figure, html, png
 from excora.studies.record import Record, csv_text
@@ -53,7 +57,7 @@ class Report:
 class Study(Protocol):
     """A study module."""
 
-    def configure(self, *, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:
+    def configure(self, *, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:
         """Everything that the numbers depend on."""
 
     def chunks(self, configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
@@ -64,12 +68,21 @@ class Study(Protocol):
 
 
 def run(
-    name: str, study: Study, output: Path, *, seeds: int | None, quick: bool, data: Path | None, console: Any
+    name: str,
+    study: Study,
+    output: Path,
+    *,
+    seeds: int | None,
+    preset: str,
+    data: Path | None,
+    only: Sequence[str] = (),
+    console: Any,
 ) -> dict[str, Any]:
     """Compute what is missing, then write results.json, table.csv, figures and print the table."""
-    configuration = study.configure(seeds=seeds, quick=quick, data=data)
-    record = Record(output, name, configuration)
-    chunks = study.chunks(configuration, data)
+    configuration = study.configure(seeds=seeds, preset=preset, data=data)
+    record = Record(output, name, configuration, separate=getattr(study, "SEPARATE", False))
+    whole = study.chunks(configuration, data)
+    chunks = _chosen(whole, only, record)
     with one_thread(), _progress(console, sum(chunk.ticks for chunk in chunks)) as advance:
         for chunk in chunks:
             compute = functools.partial(chunk.compute, record.chunks, functools.partial(advance, 1))
@@ -82,7 +95,8 @@ def run(
             if found:
                 advance(chunk.ticks)
     report = study.report(configuration, record.chunks)
-    content = record.finish(report.rows, report.summary)
+    complete = all(chunk.key in record.chunks for chunk in whole)
+    content = record.finish(report.rows, report.summary, complete=complete)
     write_atomically(output / "table.csv", csv_text(report.rows))
     for file, figure in report.figures.items():
         write_atomically(output / f"{file}.png", png(figure))
@@ -90,6 +104,18 @@ def run(
     if console is not None:
         _print(console, name, report, output)
     return content
+
+
+def _chosen(chunks: list[Chunk], only: Sequence[str], record: Record) -> list[Chunk]:
+    """The chunks whose key contains one of ``only``."""
+    if not only:
+        return chunks
+    if record.parts is None:
+        raise InputError(f"this study is computed as a whole, got --only {' '.join(only)}")
+    chosen = [chunk for chunk in chunks if any(one in chunk.key for one in only)]
+    if not chosen:
+        raise InputError(f"no part of this study is named {' or '.join(only)}; one is {chunks[-1].key!r}")
+    return chosen
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,17 +60,21 @@ SETS = {
 }
 
 
-def find_folder(data: Path | None) -> Path:
+#: The files of the eight sets.
+FILES = tuple(source.file for source in SETS.values())
+
+
+def find_folder(data: Path | None, files: Sequence[str] = FILES) -> Path:
     """The folder of the files, or its uci/: ``data``, else EXCORA_DATA, else ``../shared/data`` by the repository."""
     named = data or (Path(os.environ["EXCORA_DATA"]) if os.environ.get("EXCORA_DATA") else None)
     root = named or Path(excora.__file__).resolve().parents[3] / "shared" / "data"
     for folder in (root / "uci", root):
-        if all((folder / source.file).exists() for source in SETS.values()):
+        if all((folder / file).exists() for file in files):
             return folder
-    missing = [source.file for source in SETS.values() if not (root / "uci" / source.file).exists()]
+    missing = [file for file in files if not (root / "uci" / file).exists()]
     raise InputError(
         f"the UCI files of this study must be in {root} or its folder uci; missing: {', '.join(missing)}; "
-        "give their folder with --data or in EXCORA_DATA"
+        "give their folder with --data or in EXCORA_DATA; python -m excora.studies.download DIR fetches some"
     )
 
 

@@ -31,13 +31,13 @@ def tasks(seed: int) -> list[PlateauTask]:
     ]
 
 
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=2, train=250, test=100) if quick else Protocol(epochs=300)
+    protocol = Protocol(epochs=2, train=250, test=100) if preset == "quick" else Protocol(epochs=300)
     return {
         "rule": f"kappa = {STRETCH} eta, nu = {MARKER:.4f} eta",
         "levels": list(LEVELS),
-        "seeds": list(range(seeds or (2 if quick else 5))),
+        "seeds": list(range(seeds or (2 if preset == "quick" else 5))),
         "tuning_seed": TUNING_SEED,
         "ours": form(tasks(0)[0].dim),
         "protocol": dataclasses.asdict(protocol),

@@ -179,12 +179,12 @@ def judge(cause: str, seed: int, *, mild: bool = False) -> dict[str, Any]:
     return {"cause": cause, "seed": seed, "verdict": monitor.verdict().name, **monitor.records[-1]}
 
 
-def configure(*, seeds: int | None, quick: bool, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
+def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    count = seeds or (1 if quick else 10)
+    count = seeds or (1 if preset == "quick" else 10)
     return {
-        "severities": ["mild"] if quick else list(SEVERITIES),
-        "seeds": {cause: 2 * count if cause == "healthy" and not quick else count for cause in CAUSES},
+        "severities": ["mild"] if preset == "quick" else list(SEVERITIES),
+        "seeds": {cause: 2 * count if cause == "healthy" and preset != "quick" else count for cause in CAUSES},
         "bags": BAGS,
         "batch": BATCH,
         "thresholds": dataclasses.asdict(Thresholds()),

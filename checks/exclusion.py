@@ -1,0 +1,78 @@
+"""What does it cost to hide neighbours in training that are there at test? Two sets, one seed (some 4 CPU minutes).
+
+On a random split a row finds near copies of itself among the training rows: those ten minutes away (Appliances), those
+of its composition (Superconductivity). Trained for 8 epochs with and without such rows in sight, the retrieval model is
+scored on the validation part, which sees all training rows in either case. The test part is not read.
+
+Rows of one composition are equal in all columns, and equal rows never see each other in training: to let them, they are
+made different by noise of 1e-5 standard deviations.
+
+``python -m checks.exclusion [SET ...]``, the files from EXCORA_DATA or ``../shared/data``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from excora.data.dataset import Dataset
+from excora.data.preparation import Preparation
+from excora.data.splits import Split
+from excora.models.building import Samples, build_on
+from excora.settings import Settings
+from excora.studies.tabular.sets import load, make_split
+from excora.training import train
+
+EPOCHS = 8
+#: Of each set: what training rows do not see, the gap, and whether their groups count.
+CASES: dict[str, dict[str, tuple[float, bool]]] = {
+    "Appliances": {"itself": (0.0, False), "an hour around it": (3600.0, False)},
+    "Superconductivity": {"itself": (0.0, False), "its composition": (0.0, True)},
+}
+
+
+def different(dataset: Dataset) -> Dataset:
+    """The rows with a trace of noise."""
+    assert dataset.frame is not None
+    noise = np.random.default_rng(0).normal(size=dataset.frame.shape) * dataset.frame.std().to_numpy()
+    return dataclasses.replace(dataset, frame=dataset.frame + 1e-5 * noise)
+
+
+def score(dataset: Dataset, split: Split, gap: float, *, grouped: bool) -> tuple[float, float]:
+    """Validation PCC, and MSE in units of the target's variance."""
+    settings = Settings(model="retrieval", metric="full", gap=gap, epochs=EPOCHS).settled("retrieval", len(split.train))
+    preparation = Preparation.fit(dataset, split.train)
+    assert dataset.target is not None
+    target = preparation.scale(dataset.target)
+    apart: dict[str, Any] = {"group": dataset.group if grouped else None, "time": dataset.time}
+    samples = Samples(preparation.features(dataset), target, split.train, **apart)
+    network, features = build_on(preparation.inputs, samples, settings)
+    network = train(network, features, target, split, settings, progress=False).network
+    with torch.inference_mode():
+        found = network(features.read(split.validation)).prediction[:, 0].double().numpy()
+    y = target[split.validation, 0]
+    return float(np.corrcoef(found, y)[0, 1]), float(np.square(found - y).mean() / y.var())
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or CASES:
+        dataset = different(load(name, None))
+        split = make_split(dataset, "random", 0)
+        for hidden, (gap, grouped) in CASES[name].items():
+            begun = time.process_time()
+            pcc, mse = score(dataset, split, gap, grouped=grouped)
+            cpu = time.process_time() - begun
+            print(
+                f"{name}: a training row does not see {hidden}: PCC {pcc:.4f}, MSE {mse:.4f}, {cpu:.0f} CPU s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

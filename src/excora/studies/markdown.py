@@ -1,0 +1,22 @@
+"""Tables of results in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def number(value: float | None, digits: int) -> str:
+    """A cell; a dash for None."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def with_spread(row: dict[str, Any], key: str, digits: int) -> str:
+    """mean ± standard deviation."""
+    return "–" if row[key] is None else f"{row[key]:.{digits}f} ± {row[f'{key} sd']:.{digits}f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""Which network should tables have by default? Held-out folds of the 8 small UCI sets (about 15 minutes, one core).
+"""Which network should tables have by default? Held-out folds of the 8 small UCI sets (11 CPU minutes).
 
 Three folds of the rows that are not in the test part of seed 0 of ``excora reproduce plateau``: a model is fitted on
 two of them and predicts the third. The networks are ``TabularRegressor`` with nothing set but ``model`` and ``metric``

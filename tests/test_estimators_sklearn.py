@@ -24,7 +24,7 @@ WEIGHTS_ARE_NOT_COPIES = {
 
 
 @parametrize_with_checks(
-    [TabularRegressor(dim=8, neighbours=8, metric="plain", epochs=4, batch_size=32, learning_rate=0.03)],
+    [TabularRegressor(dim=8, heads=2, layers=1, epochs=12, batch_size=32, learning_rate=0.03)],
     expected_failed_checks=lambda _: WEIGHTS_ARE_NOT_COPIES,
 )
 def test_scikit_learn_finds_nothing_wrong(estimator, check):

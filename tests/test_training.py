@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from excora import storage
 from excora.data.bags import ArrayBags
 from excora.data.dataset import Dataset, Inputs
+from excora.data.features import TableFeatures
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.errors import ExcoraError, InputError, MissingExtraError
@@ -397,3 +398,19 @@ def test_tensorboard_gets_its_files(data, tmp_path):
     run(data, dataclasses.replace(TINY, logger="tensorboard"), folder=tmp_path)
     (events,) = (tmp_path / "tensorboard").glob("events.out.tfevents.*")
     assert b"validation_pcc" in events.read_bytes()
+
+
+def test_a_run_that_improves_in_training_alone_overfits() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 30)).astype(np.float32)
+    y = rng.normal(size=(80, 1)).astype(np.float32)  # nothing to learn but by heart
+    rows = TableFeatures(x, np.zeros(x.shape, bool), np.zeros((80, 0), np.int64))
+    settings = Settings(model="pool", dim=16, epochs=60, patience=12, batch_size=16, accelerator="cpu", criterion="mse")
+    parts = Split(np.arange(40), np.arange(40, 80), np.arange(0))
+    network = build(Inputs(targets=1, numeric=30), settings)
+    training = train(network, rows, y, parts, settings, progress=False)
+    assert training.stopped == "patience"
+    assert training.monitor.verdict().name == "still improving"
+    found = training.verdict()
+    assert found.name == "overfitting"
+    assert found.evidence["epochs after the best"].value == training.epochs - 1 - training.best_epoch >= 12

@@ -15,6 +15,11 @@ TEXTS = {
         "PCC is still rising: there is nothing to explain yet.",
         "Train longer; judge again when `detect_plateau` says 'plateau' or 'converged'.",
     ),
+    "overfitting": (
+        "PCC still rises on the training part, but no longer on validation.",
+        "Training longer will not help: more dropout= or weight_decay=, a smaller model, a lower learning rate, more "
+        "data. The best epoch on validation is the one that was kept.",
+    ),
     "optimisation-limited": (
         "PCC is flat although the bags hold signal that attention could use: training does not get there.",
         "Raise the learning rate or decay it later. Give the correlation a gradient that does not fade: "

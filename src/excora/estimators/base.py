@@ -123,7 +123,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         network, features = build_on(preparation.inputs, given, settings, start=self.network_ if again else None)
         training = train(network, features, target, parts, settings, weight=weight, progress=bool(self.verbose))
         self.network_, self.preparation_, self.settings_ = training.network, preparation, settings
-        self.history_, self.verdict_ = training.rows, training.monitor.verdict()
+        self.history_, self.verdict_ = training.rows, training.verdict()
         self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
         return self
 

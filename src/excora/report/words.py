@@ -6,6 +6,10 @@ from __future__ import annotations
 #: sentence stands beside the evidence.
 VERDICTS = {
     "still improving": ("open", "The model was still getting better when training ended: give it more time."),
+    "overfitting": (
+        "act",
+        "The model went on learning its training samples by heart: on others it had stopped getting better.",
+    ),
     "optimisation-limited": (
         "act",
         "The data holds more than the model has learned, and the model could express it: training did not get there.",

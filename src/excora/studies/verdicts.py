@@ -25,6 +25,8 @@ from excora.studies.figures import Figure, Heat, Panel
 from excora.studies.runner import Chunk, Report, Results, Tick
 
 BAGS, BATCH = 512, 128
+#: What a recorded run can be told; "overfitting" takes a validation part.
+VERDICTS = tuple(name for name in TEXTS if name != "overfitting")
 SEVERITIES = ("clear", "mild")
 Draw = Callable[[float, float], float]
 
@@ -211,7 +213,7 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # 
 
 def score(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Confusion counts, share right (each cause counts the same), and false alarms: healthy runs given any fault."""
-    counts = {c: {v: sum(r["cause"] == c and r["verdict"] == v for r in rows) for v in TEXTS} for c in CAUSES}
+    counts = {c: {v: sum(r["cause"] == c and r["verdict"] == v for r in rows) for v in VERDICTS} for c in CAUSES}
     fine = counts["healthy"]
     innocent = fine["healthy"] + fine["still improving"] + fine["cannot tell"]
     right = [counts[cause][cause] / max(sum(counts[cause].values()), 1) for cause in CAUSES]
@@ -235,7 +237,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
             x="verdict",
             y="cause by construction",
             heat=Heat(
-                x=list(TEXTS),
+                x=list(VERDICTS),
                 y=list(CAUSES),
                 z=[list(counts.values()) for counts in scores[severity]["confusion"].values()],
                 limit=max(configuration["seeds"].values()),

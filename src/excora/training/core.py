@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features
+from excora.diagnosis.verdicts import Evidence, Verdict, make_verdict
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models.network import Network
 from excora.settings import Settings
@@ -46,6 +47,15 @@ class Training:
     def epochs(self) -> int:
         """How many were finished."""
         return len(self.rows)
+
+    def verdict(self) -> Verdict:
+        """The monitor's, who sees the training part; one that still improves there, but not on validation, overfits."""
+        found = self.monitor.verdict()
+        if found.name != "still improving" or self.stopped != "patience":
+            return found
+        behind = self.epochs - 1 - self.best_epoch
+        waited = Evidence(float(behind), "epochs without a better validation score: the patience", True)
+        return make_verdict("overfitting", {**found.evidence, "epochs after the best": waited})
 
 
 def train(

@@ -67,7 +67,7 @@ def evaluate(folder: Path, training: Training, material: Material) -> dict[str, 
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
-    results |= {"verdict": training.monitor.verdict().to_dict(), "notes": notes}
+    results |= {"verdict": training.verdict().to_dict(), "notes": notes}
     write_json(folder / "attention.json", parts["test"].attention)
     _write_frames(folder / "predictions.csv", [part.frame for part in parts.values()])
     write_json(folder / "results.json", results)

@@ -2,7 +2,7 @@
 
 ``python -m checks.tabular_budget [TIMES]`` fits on the rows of ``benchmarks.bench_tabular_fit`` on two threads, with
 the default number of epochs and TIMES (10) as many, patience likewise, and prints seconds and the PCC on 20,000 other
-rows. Some 10 CPU minutes.
+rows. An hour or more with the FT-Transformer.
 """
 
 from __future__ import annotations

@@ -326,6 +326,26 @@ def test_a_recorded_run_is_diagnosed_from_its_file(tmp_path) -> None:
     assert found.figures["last epoch"]["pcc"] == 0.7
 
 
+def test_a_run_folder_is_diagnosed_in_view_of_validation(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"no monitor\.json in this folder"):
+        diagnose_file(tmp_path)
+    monitor = PlateauMonitor()
+    rising = [0.02 * t for t in range(30)]
+    monitor.records = [{"epoch": t, "pcc": pcc, "mse": 1 - pcc} for t, pcc in enumerate(rising)]
+    monitor.to_json(tmp_path / "monitor.json")
+    assert diagnose_file(tmp_path).verdict.name == "still improving"  # it has not ended: there is no results.json
+    ended = {"stopped": "patience", "epochs": 30, "best_epoch": 14}
+    (tmp_path / "results.json").write_text(json.dumps(ended))
+    found = diagnose_file(tmp_path)
+    assert found.verdict.name == "overfitting"
+    assert found.verdict.evidence["epochs after the best"].value == 15
+    (tmp_path / "results.json").write_text(json.dumps(ended | {"stopped": "epochs"}))
+    assert diagnose_file(tmp_path).verdict.name == "still improving"
+    (tmp_path / "results.json").write_text(json.dumps(ended | {"epochs": "30"}))
+    with pytest.raises(InputError, match="expected stopped, epochs and best_epoch"):
+        diagnose_file(tmp_path)
+
+
 @pytest.mark.parametrize("cause", ["capacity-limited", "still improving"])
 def test_trained_runs_get_their_verdict(cause) -> None:
     assert study.judge(cause, 0)["verdict"] == cause

@@ -113,6 +113,17 @@ def test_weights_that_do_not_fit_are_refused(saved, tmp_path, spoil):
         BagRegressor.load(tmp_path / "model.safetensors")
 
 
+@pytest.mark.parametrize("name", ["dim", "heads", "layers"])
+@pytest.mark.parametrize("size", [10**6, 10**18, 10**30])
+def test_settings_of_absurd_size_are_refused_without_memory_for_them(saved, tmp_path, name, size):
+    tensors, metadata = parts(saved[0] / "table.safetensors")
+    tree = json.loads(metadata["excora"])
+    tree["settings"][name] = size
+    save_file(tensors, tmp_path / "model.safetensors", {**metadata, "excora": json.dumps(tree)})
+    with pytest.raises(InputError, match=r"model\.safetensors is not a TabularRegressor"):
+        TabularRegressor.load(tmp_path / "model.safetensors")
+
+
 def leaves(tree, path=()):
     """The paths of all values of nested dicts and lists."""
     if isinstance(tree, dict | list):
@@ -121,7 +132,7 @@ def leaves(tree, path=()):
             yield from leaves(value, (*path, key))
 
 
-JUNK = st.sampled_from([None, "junk", -1, 10**12, 0.5, [], {}, True, [None], {"a": 1}])
+JUNK = st.sampled_from([None, "junk", -1, 10**12, 10**18, 0.5, [], {}, True, [None], {"a": 1}])
 
 
 @given(st.data())

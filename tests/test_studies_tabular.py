@@ -14,7 +14,7 @@ from excora.errors import ExcoraError, InputError
 from excora.studies import reproduce, tabular
 from excora.studies.tabular import networks, sets
 from excora.studies.tabular.peers import peers
-from excora.studies.tabular.rows import Part, Row, Trial, mse, pcc, select
+from excora.studies.tabular.rows import Part, Row, pcc
 from excora.studies.tabular.scores import paired, scores
 
 ROWS = 150
@@ -129,17 +129,6 @@ def test_trials_begin_with_the_defaults_and_end_with_the_budget() -> None:
     assert len(row.tune(toy(), toy(50, 1), trials=4, budget=0.0, seed=0)) == 1
     errors = [trial.mse for trial in row.tune(toy(), toy(50, 1), trials=4, budget=60.0, seed=0)]
     assert errors == sorted(errors)
-
-
-def test_select_takes_the_best_step_each_time() -> None:
-    draw = np.random.default_rng(0)
-    target = draw.normal(size=40)
-    trials = [Trial({}, target + draw.normal(size=40), 0.0, 0.0, 0.0) for _ in range(5)]
-    chosen: list[int] = []
-    for _ in range(3):
-        tried = {k: mse(np.mean([trials[i].prediction for i in [*chosen, k]], 0), target) for k in range(5)}
-        chosen.append(min(tried, key=tried.__getitem__))
-    assert select(trials, target, 3) == chosen
 
 
 def test_a_row_of_members_is_their_mean() -> None:

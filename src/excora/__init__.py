@@ -44,6 +44,7 @@ _HOME = {
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
     "SteadyRegressor": "estimators",
+    "TabularEnsemble": "estimators",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)

@@ -112,6 +112,10 @@ class Settings:
         "linear", "Model", "How ft-transformer embeds numbers.", choices=("linear", "piecewise", "periodic")
     )
     neighbours: int = _option(24, "Model", "Training rows that a row looks at; retrieval only.", least=1)
+    shared: int = _option(0, "Model", "Layers that a row passes as a neighbour too; retrieval only.", least=0)
+    bins: int = _option(
+        8, "Model", "Pieces of each number that a row's own encoding reads; 0 = none; retrieval only.", least=0
+    )
     metric: str = _option(
         "diagonal",
         "Model",

@@ -63,7 +63,7 @@ def diagnose(
     from excora.diagnosis import diagnose_file
 
     found = diagnose_file(
-        file / "monitor.json" if file.is_dir() else file,
+        file,
         prediction=prediction,
         target=target,
         epoch=epoch,

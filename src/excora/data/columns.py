@@ -121,6 +121,13 @@ def _example(column: pd.Series[Any]) -> str:
     return f", for example {str(column.iloc[bad[0]])[:40]!r}" if len(bad) else ""
 
 
+def quantiles_of(values: Floats) -> Floats:
+    """Of (n,) finite numbers, at equal steps from the lowest to the highest: what :func:`normal_scores` ranks by."""
+    steps = np.linspace(0.0, 1.0, min(max(len(values) // 30, 10), MOST_QUANTILES))
+    found: Floats = np.maximum.accumulate(np.quantile(values, steps))
+    return found
+
+
 def normal_scores(values: Floats, quantiles: Floats) -> Floats:
     """Phi^-1(rank), where the rank of a training quantile is its place in [0, 1] and others lie on lines between.
 
@@ -185,8 +192,7 @@ def _learn_number(part: str, values: Floats, scaling: str) -> Number | None:
         return None
     quantiles: tuple[float, ...] = ()
     if scaling == "quantile":
-        steps = np.linspace(0.0, 1.0, min(max(len(known) // 30, 10), MOST_QUANTILES))
-        quantiles = tuple(np.maximum.accumulate(np.quantile(known, steps)).tolist())
+        quantiles = tuple(quantiles_of(known).tolist())
     return Number(part, mean, std or 1.0, float(known.min()), float(known.max()), bool(gaps.any()), quantiles)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy as np
 from excora.data.tables import FORMATS, first_row, is_table, read_frame
 from excora.diagnosis.report import FEWEST, Diagnosis, diagnose
 from excora.diagnosis.trend import detect_plateau
-from excora.diagnosis.verdicts import verdict
+from excora.diagnosis.verdicts import verdict, with_validation
 from excora.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def diagnose_file(
 ) -> Diagnosis:
     """Diagnose a file: CSV, TSV (also .gz, .xz) or Parquet, a row a sample, or the JSON of ``PlateauMonitor.to_json``.
 
+    Or the folder of a run, where validation has its say too.
+
     ``prediction``, ``target``, ``epoch``, ``group`` name the columns; ``epoch`` and ``group`` default to columns of
     that name, if there are any. One target a call: with several, one pair of columns each.
 
@@ -37,6 +40,8 @@ def diagnose_file(
     left out must leave them out: a PCC over silently dropped rows would be a PCC of something else.
     """
     path = Path(path)
+    if path.is_dir():
+        return _folder(path, noise_ceiling)
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if path.suffix == ".json":
@@ -95,12 +100,34 @@ def _labels(path: Path, table: pd.DataFrame, name: str, first: int) -> Any:
     return column.astype(str).to_numpy(dtype=object)
 
 
+def _folder(path: Path, noise_ceiling: float | None) -> Diagnosis:
+    """The verdict on a run of ``excora fit``; until that has ended, of its training part alone."""
+    if not (path / "monitor.json").is_file():
+        raise InputError(f"{path}: there is no monitor.json in this folder: give a run folder of `excora fit`")
+    found, ended = _run(path / "monitor.json", noise_ceiling), path / "results.json"
+    if not ended.is_file():
+        return found
+    content = _json(ended)
+    known = content if isinstance(content, dict) else {}
+    stopped, epochs, best = (known.get(name) for name in ("stopped", "epochs", "best_epoch"))
+    if not isinstance(stopped, str) or not isinstance(epochs, int) or not isinstance(best, int):
+        raise InputError(
+            f"{ended}: expected stopped, epochs and best_epoch as `excora fit` writes them, got {stopped!r}, "
+            f"{epochs!r} and {best!r}"
+        )
+    return dataclasses.replace(found, verdict=with_validation(found.verdict, stopped, epochs, best))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: this is not readable as JSON: {error}") from None
+
+
 def _run(path: Path, noise_ceiling: float | None) -> Diagnosis:
     """The verdict on a recorded run."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: this is not readable as JSON: {error}") from None
+    content = _json(path)
     records = content.get("records") if isinstance(content, dict) else None
     if not isinstance(records, list) or not records or not all(isinstance(r, dict) and "pcc" in r for r in records):
         raise InputError(f"{path}: expected the JSON that PlateauMonitor.to_json writes, with a list of records")

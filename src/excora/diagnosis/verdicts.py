@@ -163,6 +163,20 @@ def moving(found: Plateau) -> Verdict:
     return make_verdict("cannot tell", evidence, why)
 
 
+def with_validation(found: Verdict, stopped: str, epochs: int, best_epoch: int) -> Verdict:
+    """The verdict of the training part in view of validation: what still improves there, but not here, overfits.
+
+    ``stopped``: why training ended; ``best_epoch``, from 0, of ``epochs`` is the one that validation picked.
+
+    >>> with_validation(make_verdict("still improving", {}), "patience", 20, 4).name
+    'overfitting'
+    """
+    if found.name != "still improving" or stopped != "patience":
+        return found
+    waited = Evidence(float(epochs - 1 - best_epoch), "epochs without a better validation score: the patience", True)
+    return make_verdict("overfitting", {**found.evidence, "epochs after the best": waited})
+
+
 def stalled_evidence(found: Plateau) -> dict[str, Evidence]:
     """That PCC is flat, as evidence."""
     assert found.pcc is not None

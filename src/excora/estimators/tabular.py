@@ -64,6 +64,8 @@ class TabularRegressor(Regressor):
         scaling: str = "standard",
         embeddings: str = "linear",
         neighbours: int = 24,
+        shared: int = 0,
+        bins: int = 8,
         metric: str = "diagonal",
         correlation: str = "dnpl",
         correlation_weight: float = 0.5,
@@ -93,6 +95,8 @@ class TabularRegressor(Regressor):
         self.scaling = scaling
         self.embeddings = embeddings
         self.neighbours = neighbours
+        self.shared = shared
+        self.bins = bins
         self.metric = metric
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:

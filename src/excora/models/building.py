@@ -79,11 +79,14 @@ def restore(inputs: Inputs, settings: Settings, learned: Any, tensors: Mapping[s
     room = sum(t.numel() for t in tensors.values())
     if inputs.numeric * settings.dim * (max(learned.get("bins", ()), default=1) - 1) > room:
         raise InputError(f"bins of {max(learned['bins'])} edges need more than the {room} numbers in the file")
-    depth = settings.layers + settings.head
+    depth = settings.layers + settings.head + settings.shared
     if depth > len(tensors):
         raise InputError(f"{depth} layers need more than the {len(tensors)} tensors in the file")
-    with torch.device("meta"):
-        expected = {name: (t.shape, t.dtype) for name, t in _again(inputs, settings, learned).state_dict().items()}
+    try:
+        with torch.device("meta"):
+            expected = {name: (t.shape, t.dtype) for name, t in _again(inputs, settings, learned).state_dict().items()}
+    except (RuntimeError, OverflowError) as error:
+        raise InputError(f"the settings describe a network that no machine holds: {error}") from None
     found = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     if found != expected:
         differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
@@ -135,7 +138,7 @@ def _ft_transformer(inputs: Inputs, settings: Settings, bins: Any) -> Network:
 
 def _options(settings: Settings) -> dict[str, Any]:
     """Of the retrieval network."""
-    names = ("pool", "metric", "neighbours", "dropout", "attention_dropout")
+    names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout")
     return {"width": settings.dim, "blocks": settings.layers, **{name: getattr(settings, name) for name in names}}
 
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features
-from excora.diagnosis.verdicts import Evidence, Verdict, make_verdict
+from excora.diagnosis.verdicts import Verdict, with_validation
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models.network import Network
 from excora.settings import Settings
@@ -49,13 +49,8 @@ class Training:
         return len(self.rows)
 
     def verdict(self) -> Verdict:
-        """The monitor's, who sees the training part; one that still improves there, but not on validation, overfits."""
-        found = self.monitor.verdict()
-        if found.name != "still improving" or self.stopped != "patience":
-            return found
-        behind = self.epochs - 1 - self.best_epoch
-        waited = Evidence(float(behind), "epochs without a better validation score: the patience", True)
-        return make_verdict("overfitting", {**found.evidence, "epochs after the best": waited})
+        """The monitor's, who sees the training part, in view of validation."""
+        return with_validation(self.monitor.verdict(), self.stopped, self.epochs, self.best_epoch)
 
 
 def train(

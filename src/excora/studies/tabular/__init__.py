@@ -17,11 +17,12 @@ from excora.comparison.bootstrap import sample_units
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.errors import InputError
+from excora.estimators.ensemble import pick
 from excora.studies.runner import Chunk, Report, Results, Tick
 from excora.studies.tabular import sets
 from excora.studies.tabular.networks import excora_row, ft_rows, retrieval_rows
 from excora.studies.tabular.peers import LOG_RIDGE, peers
-from excora.studies.tabular.rows import TRIALS, Part, Parts, Row, select
+from excora.studies.tabular.rows import TRIALS, Part, Parts, Row
 from excora.studies.tabular.scores import pack, pack_codes, scores
 
 SEPARATE = True
@@ -125,7 +126,7 @@ def _chunks(place: tuple[str, str, str], configuration: dict[str, Any], sizes: S
     def tune(results: Results, tick: Tick) -> Any:  # noqa: ARG001
         data = parts(load(name), split, TUNING_SEED)
         found = row.tune(data.train, data.validation, trials=sizes.trials, budget=sizes.budget, seed=TUNING_SEED)
-        chosen = select(found, data.validation.y, sizes.members)
+        chosen = pick([trial.prediction for trial in found], data.validation.y, sizes.members)
         tick()
         fields = ("parameters", "mse", "pcc", "seconds")
         return {

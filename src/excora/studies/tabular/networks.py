@@ -7,9 +7,11 @@ import dataclasses
 import numpy as np
 import torch
 
+from excora.data.columns import normal_scores, quantiles_of
 from excora.data.dataset import Features, Inputs
 from excora.data.features import TableFeatures
 from excora.data.splits import Split
+from excora.estimators.ensemble import COMMON, listed
 from excora.models.ft_transformer import FTTransformer
 from excora.models.network import Network
 from excora.models.retrieval import RetrievalNetwork, build_retrieval
@@ -85,7 +87,7 @@ def fit_retrieval(
     """Attention over the nearest rows of the training part."""
     part, split = _parts(train, validation)
     options = {name: value for name, value in parameters.items() if name not in (*TRAINING, "scaling")}
-    scale = _scaling(parameters["scaling"], train.x, seed)
+    scale = _scaling(parameters["scaling"], train.x)
     network, features = build_retrieval(
         Inputs(targets=1, numeric=part.x.shape[1]),
         _rows(scale(part.x)),
@@ -112,14 +114,12 @@ def _start_alike(network: RetrievalNetwork, seed: int) -> None:
             parameter.copy_(plain[name])
 
 
-def _scaling(kind: str, x: Floats, seed: int) -> Predict:
+def _scaling(kind: str, x: Floats) -> Predict:
     """The features as they are, or by their ranks in the training part, as normal quantiles."""
     if kind == "standard":
         return lambda given: given
-    from sklearn.preprocessing import QuantileTransformer
-
-    made = QuantileTransformer(output_distribution="normal", n_quantiles=min(1000, len(x)), random_state=seed).fit(x)
-    return lambda given: np.clip(made.transform(given), -5.0, 5.0)
+    known = [quantiles_of(column) for column in x.T]
+    return lambda given: np.stack([normal_scores(*pair) for pair in zip(given.T, known, strict=True)], 1)
 
 
 def ft_rows(*, dim: int, heads: int, blocks: int, epochs: int) -> dict[str, Row]:
@@ -148,26 +148,21 @@ def ft_rows(*, dim: int, heads: int, blocks: int, epochs: int) -> dict[str, Row]
 
 
 def retrieval_rows(*, epochs: int) -> dict[str, Row]:
-    """Attention over neighbours with softmax and with ECA, both with the settings that suit softmax best."""
-    plain: Parameters = RECIPE | {
-        "pool": "softmax", "metric": "full", "scaling": "standard", "neighbours": 24, "shared": 1, "blocks": 0,
-        "bins": 0, "dropout": 0.1, "attention_dropout": 0.2, "epochs": epochs, "average": 0.99, "correlation": "dnpl",
-        "learning_rate": 2e-3, "weight_decay": 1e-2,
-    }  # fmt: skip
-    light: Parameters = {"shared": 0, "blocks": 1, "bins": 8}
-    ranks: Parameters = light | {"scaling": "quantile", "metric": "plain"}
-    careful: Parameters = {
-        "dropout": 0.4, "attention_dropout": 0.4, "learning_rate": 7e-4, "weight_decay": 0.1, "batch_size": 512,
-        "epochs": max(epochs // 2, 1),
-    }  # fmt: skip
-    listed: tuple[Parameters, ...] = (
-        ranks | {"neighbours": 48}, ranks | careful, light | careful, light, {"neighbours": 12}, ranks,
-        ranks | careful | {"neighbours": 48}, {"dropout": 0.25, "attention_dropout": 0.3},
-        ranks | {"neighbours": 48, "batch_size": 512, "learning_rate": 3e-3},
-    )  # fmt: skip
+    """Attention over neighbours with softmax and with ECA, both with the settings that suit softmax best.
+
+    The trials are those of :class:`excora.TabularEnsemble`.
+    """
+    common = {name: value for name, value in COMMON.items() if name not in ("model", "criterion")}
+    plain = _network_options(common) | {"pool": "softmax", "epochs": epochs}
+    trials = tuple(_network_options(trial) for trial in listed(epochs))
     base = "retrieval, softmax"
     ours = Row(fit_retrieval, plain, {}, tuned_as=base, changes={"pool": "eca"})
-    return {base: Row(fit_retrieval, plain, {}, listed=listed), "retrieval, ECA": ours}
+    return {base: Row(fit_retrieval, plain, {}, listed=trials), "retrieval, ECA": ours}
+
+
+def _network_options(options: Parameters) -> Parameters:
+    """Of a regressor, in the words of :class:`RetrievalNetwork`."""
+    return {"blocks" if name == "layers" else name: value for name, value in options.items()}
 
 
 def fit_steady(parameters: Parameters, train: Part, validation: Part | None, seed: int) -> tuple[Predict, Parameters]:  # noqa: ARG001

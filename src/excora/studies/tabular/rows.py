@@ -1,8 +1,8 @@
 """A row of the table: a model, how it is fitted, and what may be tuned.
 
-Every row, peer or ours, goes the same way: trials on the validation part of one seed, the defaults first, at most
-:data:`TRIALS` of them and as long as the budget of CPU seconds lasts; then, for every seed, one fit on training and
-validation part together with everything fixed, the number of steps too; then one look at the test part.
+Every row, peer or ours, goes the same way: trials on the validation part of one seed, the defaults or the quickest
+first, at most :data:`TRIALS` of them and as long as the budget of CPU seconds lasts; then, for every seed, one fit on
+training and validation part together with everything fixed, the number of steps too; then one look at the test part.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.splits import Split
+from excora.estimators.ensemble import SEEDS
 
 Floats = NDArray[np.float64]
 Parameters = dict[str, Any]
 Predict = Callable[[Floats], Floats]
 TRIALS = 10
-SEEDS = 1000  # seeds of the members of a mean are this far apart
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ class Trial(NamedTuple):
 class Row:
     """How a model is fitted, its defaults, and the values that may be tried.
 
-    - ``listed``: trials after the defaults that are written down instead of drawn from ``space``.
+    - ``listed``: all trials, as changes of the defaults, written down instead of drawn from ``space``.
     - ``tuned_as``: the row whose trials this one uses, with ``changes``, so that two rows differ in one thing alone.
-    - ``members``: how many fits are averaged. Which trials they are, validation says, see :func:`select`.
+    - ``members``: how many fits are averaged. Which trials they are, validation says, see
+      :func:`excora.estimators.ensemble.pick`.
     """
 
     fit: Fit
@@ -106,9 +107,11 @@ class Row:
     listed: tuple[Parameters, ...] = ()
 
     def trial(self, number: int) -> Parameters:
-        """The parameters of a trial: the defaults first, then what is listed, then draws from the space."""
-        if number <= len(self.listed):
-            return dict(self.defaults) if number == 0 else self.defaults | self.listed[number - 1]
+        """The parameters of a trial: what is listed, or the defaults and then draws from the space."""
+        if self.listed:
+            return self.defaults | self.listed[number]
+        if number == 0:
+            return dict(self.defaults)
         draw = np.random.default_rng(number)
         return self.defaults | {name: values[draw.integers(len(values))] for name, values in self.space.items()}
 
@@ -116,7 +119,7 @@ class Row:
         """The trials, best first: by validation MSE, which every peer minimises too."""
         found: list[Trial] = []
         start = time.process_time()
-        count = trials if self.space else 1 + len(self.listed)
+        count = trials if self.space else len(self.listed) or 1
         for number in range(min(trials, count)):
             if found and time.process_time() - start > budget:
                 break
@@ -137,24 +140,6 @@ class Row:
             for number, parameters in enumerate(chosen)
         ]
         return np.mean(found, 0)
-
-
-def select(trials: list[Trial], target: Floats, members: int) -> list[int]:
-    """The trials whose mean is best on validation, one after the other, the same one again if that helps most.
-
-    Caruana et al. (2004): each step adds the trial that lowers the MSE of the mean most.
-
-    >>> trial = [Trial({}, np.array(y), 0.0, 0.0, 0.0) for y in ([0.0, 2.0], [2.0, 1.0], [0.0, 1.0])]
-    >>> select(trial, np.array([0.0, 1.0]), 1), select(trial[:2], np.array([1.0, 1.5]), 2)
-    ([2], [0, 1])
-    """
-    chosen: list[int] = []
-    total = np.zeros_like(target)
-    for count in range(1, members + 1):
-        errors = [mse((total + trial.prediction) / count, target) for trial in trials]
-        chosen.append(int(np.argmin(errors)))
-        total = total + trials[chosen[-1]].prediction
-    return chosen
 
 
 def mse(prediction: Floats, target: Floats) -> float:

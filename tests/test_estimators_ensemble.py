@@ -1,0 +1,169 @@
+"""TabularEnsemble: what it tries, picks and averages, files, broken input, scikit-learn."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from excora.errors import InputError
+from excora.estimators import TabularEnsemble, TabularRegressor
+from excora.estimators.ensemble import COMMON, INDEX, SEEDS, listed, pick
+
+
+def small(**changed):
+    return TabularEnsemble(**{"trials": 2, "members": 3, "epochs": 2, "seconds": None, "random_state": 0, **changed})
+
+
+def wave(rows=120, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 3))
+    return x, np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=rows)
+
+
+def test_pick_takes_the_best_step_each_time():
+    draw = np.random.default_rng(0)
+    target = draw.normal(size=40)
+    given = [target + draw.normal(size=40) for _ in range(5)]
+    chosen: list[int] = []
+    for _ in range(3):
+        tried = {k: np.square(np.mean([given[i] for i in [*chosen, k]], 0) - target).mean() for k in range(5)}
+        chosen.append(min(tried, key=tried.__getitem__))
+    assert pick(given, target, 3) == chosen
+
+
+def test_every_trial_is_one_that_the_regressor_takes():
+    x, y = wave(40)
+    assert len(listed(12)) == 10
+    assert len({json.dumps(trial, sort_keys=True) for trial in listed(12)}) == 10
+    for trial in listed(1):
+        assert trial["epochs"] == 1
+        model = TabularRegressor(**COMMON | trial, random_state=0).fit(x, y)
+        assert np.isfinite(model.predict(x)).all(), trial
+        assert model.network_.options["shared"] == trial.get("shared", 0)
+
+
+def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows():
+    x, y = wave()
+    model = small().fit(x, y)
+    assert [len(member.network_.context_labels) for member in model.members_] == [120] * 3
+    assert model.predict(x[:5]) == pytest.approx(np.mean([member.predict(x[:5]) for member in model.members_], 0))
+    seeds = [member.random_state for member in model.members_]
+    assert seeds == [0, SEEDS, 2 * SEEDS]
+    settings = [COMMON | listed(2)[number] for number in model.chosen_]
+    assert [member.dropout for member in model.members_] == [given["dropout"] for given in settings]
+    assert [member.pool for member in model.members_] == ["eca"] * 3
+
+
+def test_trials_are_scored_on_rows_that_they_have_not_seen():
+    x, y = wave()
+    model = small(members=1).fit(x, y)
+    assert [set(trial) for trial in model.trials_] == [{"options", "mse", "pcc", "seconds"}] * 2
+    assert model.chosen_ == [int(np.argmin([trial["mse"] for trial in model.trials_]))]
+    shuffled = np.random.default_rng(1).permutation(y)
+    nothing = small(members=1).fit(x, shuffled)
+    assert min(trial["mse"] for trial in nothing.trials_) > 0.7  # by heart it would be 0
+    assert max(abs(trial["pcc"]) for trial in nothing.trials_) < 0.6
+
+
+def test_no_trial_begins_after_the_seconds_and_one_always_does():
+    x, y = wave()
+    assert len(small(trials=4, seconds=0.0).fit(x, y).trials_) == 1
+    assert len(small(trials=3, seconds=None).fit(x, y).trials_) == 3
+
+
+def test_whole_groups_are_held_out_and_one_group_leaves_nothing_to_pick_by():
+    x, y = wave(60)
+    groups = np.repeat(np.arange(12), 5)
+    twin = small().fit(x, y, groups=groups)
+    assert len(twin.trials_) == 2
+    assert small(validation_fraction=0.0).fit(x, y).chosen_ == [0, 1, 0]
+    assert small().fit(x[:4], y[:4]).trials_ == []
+    with pytest.raises(InputError, match="retrieval needs rows of several groups"):
+        small().fit(x, y, groups=np.zeros(60))
+
+
+def test_frames_categories_gaps_and_several_targets():
+    x, y = wave(80)
+    frame = pd.DataFrame(x, columns=list("abc"))
+    frame["kind"] = np.where(x[:, 2] > 0, "hot", "cold")
+    frame.loc[::7, "a"] = np.nan
+    both = np.stack([y, 1000 * y], 1)
+    model = small().fit(frame, both)
+    found = model.predict(frame[:6])
+    assert found.shape == (6, 2)
+    assert np.isfinite(found).all()
+    assert list(model.feature_names_in_) == ["a", "b", "c", "kind"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "z"}))
+    # Targets count alike, whatever their units: the larger one would decide alone otherwise.
+    assert all(0 < trial["mse"] < 3 for trial in model.trials_)
+
+
+def test_equal_seeds_give_equal_bits():
+    x, y = wave(60)
+    first, again, other = (small(random_state=seed).fit(x, y).predict(x) for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_saved_ensemble_comes_back(tmp_path):
+    frame = pd.DataFrame(wave(60)[0], columns=list("abc"))
+    model = small().fit(frame, wave(60)[1])
+    model.save(tmp_path / "kept")
+    again = TabularEnsemble.load(tmp_path / "kept")
+    assert np.array_equal(again.predict(frame), model.predict(frame))
+    assert again.get_params() == model.get_params()
+    assert (again.trials_, again.chosen_) == (model.trials_, model.chosen_)
+    assert list(again.feature_names_in_) == ["a", "b", "c"]
+
+
+def test_a_folder_that_is_no_ensemble_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"no ensemble\.json"):
+        TabularEnsemble.load(tmp_path)
+    x, y = wave(60)
+    small(members=2).fit(x, y).save(tmp_path)
+    content = (tmp_path / INDEX).read_text()
+    for broken in ("{", "[]", json.dumps({"params": {"members": 2}}), content.replace('"members": 2', '"members": 0')):
+        (tmp_path / INDEX).write_text(broken)
+        with pytest.raises(InputError, match=r"ensemble\.json"):
+            TabularEnsemble.load(tmp_path)
+    (tmp_path / INDEX).write_text(content)
+    small(members=1).fit(x[:, :2], y).members_[0].save(tmp_path / "member-1.safetensors")
+    with pytest.raises(InputError, match="do not belong together"):
+        TabularEnsemble.load(tmp_path)
+    (tmp_path / "member-1.safetensors").unlink()
+    with pytest.raises(InputError, match=r"no file .*member-1"):
+        TabularEnsemble.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"members": 0}, "members must be a whole number of at least 1, got 0"),
+        ({"trials": 2.5}, "trials must be a whole number"),
+        ({"epochs": True}, "epochs must be a whole number"),
+        ({"seconds": -1.0}, "seconds must be None or at least 0"),
+        ({"seconds": "soon"}, "seconds must be None or at least 0"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be in"),
+        ({"pool": "none"}, "pool must be one of"),
+        ({"random_state": "x"}, "random_state must be"),
+    ],
+)
+def test_bad_options_are_named(changed, says):
+    with pytest.raises(InputError, match=says):
+        small(**changed).fit(*wave(30))
+
+
+def test_verbose_has_a_line_a_fit(capsys):
+    small(members=2, verbose=True).fit(*wave(40))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["trial 1", "trial 2", "member 1 of 2", "member 2 of 2"]
+
+
+@parametrize_with_checks([TabularEnsemble(trials=1, members=1, epochs=2, seconds=None)])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)

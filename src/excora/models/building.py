@@ -85,8 +85,9 @@ def restore(inputs: Inputs, settings: Settings, learned: Any, tensors: Mapping[s
     try:
         with torch.device("meta"):
             expected = {name: (t.shape, t.dtype) for name, t in _again(inputs, settings, learned).state_dict().items()}
-    except (RuntimeError, OverflowError) as error:
-        raise InputError(f"the settings describe a network that no machine holds: {error}") from None
+    except (RuntimeError, OverflowError, TypeError) as error:  # TypeError: a number beyond 64 bits
+        first = str(error).splitlines()[0]
+        raise InputError(f"the settings describe a network that no machine holds: {first}") from None
     found = {name: (t.shape, t.dtype) for name, t in tensors.items()}
     if found != expected:
         differ = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))

@@ -166,6 +166,10 @@ def test_figures_draw_gaps_maps_and_references() -> None:
         region.figure().panels[0],
     ]
     figure = Figure(title="T", panels=panels, columns=1)
+    apart = Line(label="b", x=[0.0, 1.0], y=[1.0, 2.0], low=[0.5, 1.5], high=[2.0, 4.0], joined=False)
+    points = html("T", [Figure(title="T", panels=[Panel(title="t", x="", y="y", lines=[apart])], columns=1)])
+    assert '"array":[1.0,2.0],"arrayminus":[0.5,0.5]' in points
+    assert '"mode":"markers"' in points
     assert figure.rows == 2
     assert list(figure.colours()) == ["a"]
     assert png(figure) == png(figure)

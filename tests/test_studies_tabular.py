@@ -12,10 +12,11 @@ import torch
 from excora.data.dataset import TableInput
 from excora.errors import ExcoraError, InputError
 from excora.studies import reproduce, tabular
-from excora.studies.tabular import networks, sets
+from excora.studies.tabular import networks, page, sets
 from excora.studies.tabular.peers import peers
 from excora.studies.tabular.rows import Part, Row, pcc
-from excora.studies.tabular.scores import paired, scores
+from excora.studies.tabular.scores import paired, scores, unpack
+from excora.studies.tabular.table import BOTH
 
 ROWS = 150
 
@@ -211,17 +212,34 @@ def test_rows_of_other_data_are_refused(tmp_path: Path) -> None:
 
 def test_every_kind_of_row_runs_and_is_compared(tmp_path: Path) -> None:
     data = fake_sets(tmp_path / "uci")
-    only = [f"News (partial) | random | {row}" for row in ("test", "ridge", "Excora", "retrieval", "FT-Tr", "FT + ECA")]
+    wanted = ("test", "ridge", "ExtraTrees", "Excora", "retrieval", "FT-Tr", "FT + ECA")
+    only = [f"News (partial) | random | {row}" for row in wanted]
     content = reproduce("tabular", tmp_path / "out", data=data, preset="quick", only=only)
     rows = {row["row"]: row for row in content["table"]}
     assert {*rows} == {
-        "ridge", "Excora", "retrieval, softmax", "retrieval, ECA", "FT-Transformer", "FT + ECA (ours)"
+        "ridge", "ExtraTrees", "Excora", "retrieval, softmax", "retrieval, ECA", "FT-Transformer", "FT + ECA (ours)",
+        BOTH,
     }  # fmt: skip
     assert rows["FT-Transformer"]["paper PCC"] == 0.408
     pairs = {(pair["first"], pair["second"]) for pair in content["summary"]["pairs"]}
     assert pairs == {
-        ("Excora", "ridge"), ("retrieval, ECA", "retrieval, softmax"), ("FT + ECA (ours)", "FT-Transformer")
+        ("Excora", "ridge"), ("Excora", "ExtraTrees"), ("retrieval, ECA", "retrieval, softmax"),
+        ("FT + ECA (ours)", "FT-Transformer"), (BOTH, "ExtraTrees"),
     }  # fmt: skip
+    assert rows[BOTH]["seconds"] == pytest.approx(rows["Excora"]["seconds"] + rows["ExtraTrees"]["seconds"], rel=1e-4)
+    one, two, test = (
+        json.loads((tmp_path / "out" / "parts" / f"news-partial-random-{name}-seed-0.json").read_text())["result"]
+        for name in ("excora", "extratrees", "test-part")
+    )
+    std, y = test["std"], unpack(test["target"])
+    mean = 0.5 * (unpack(one["prediction"]) + unpack(two["prediction"]))
+    assert rows[BOTH]["MSE"] == pytest.approx(np.square(std * (mean - y)).mean(), rel=1e-5)
+    assert rows[BOTH]["PCC"] == pytest.approx(np.corrcoef(mean, y)[0, 1], abs=1e-5)
+    own = unpack(one["prediction"])  # 11 bits of a number are enough to find the scores on the raw scale again
+    assert np.square(std * (own - y)).mean() == pytest.approx(one["MSE"], rel=3e-3)
+    shown = page.together(content)
+    assert shown.count("News (partial)") == 1
+    assert f"{rows[BOTH]['PCC']:.4f}" in shown
     assert (tmp_path / "out" / "peers.png").stat().st_size > 10_000
 
 

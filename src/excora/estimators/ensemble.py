@@ -86,7 +86,8 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
     1. Up to ``trials`` of the written list :func:`listed` are fitted on 1 - ``validation_fraction`` of the rows (whole
        groups); none begins after ``seconds`` of CPU.
     2. ``members`` of them, one after the other and with repetition, are picked so that their mean has the least squared
-       error on the validation part, each target in units of its deviation.
+       error on the validation part, each target in units of its deviation. The best one has two seeds there, so that
+       picking it again counts for what it is worth.
     3. Each is fitted again on all rows, with a seed of its own; the prediction is their mean.
 
     With fewer than 2 rows to validate, or rows of one group, there is nothing to pick by: the first ``members`` of the
@@ -171,7 +172,12 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             pcc = _pcc(found[-1], held / unit)
             self.trials_.append({"options": trial, "mse": wrong, "pcc": pcc, "seconds": seconds})
             self._say(f"trial {number + 1}: validation MSE {wrong:.4f} of the variance, PCC {pcc:.4f}, {seconds:.0f} s")
-        self.chosen_ = pick(found, held / unit, self.members)
+        best = int(np.argmin([trial["mse"] for trial in self.trials_]))
+        if self.members > 1:  # a second seed of the best: picking it again would seem to gain nothing
+            model = self._fitted(options[best], rows, target, group, train, seed + SEEDS)
+            found.append(model.predict(_take(rows, validation)) / unit)
+        places = [*range(len(self.trials_)), best]
+        self.chosen_ = [places[number] for number in pick(found, held / unit, self.members)]
 
     def _fitted(
         self, trial: Options, rows: Any, target: Floats, group: Any, index: Index, seed: int

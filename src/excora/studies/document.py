@@ -261,6 +261,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "elements": lambda results: element_page.render(results["elements"]),
     "tabular": lambda results: tabular_page.scores(results["tabular"]),
     "tabular peers": lambda results: tabular_page.peers(results["tabular"]),
+    "tabular together": lambda results: tabular_page.together(results["tabular"]),
     "tabular hosts": lambda results: tabular_page.hosts(results["tabular"]),
     "tabular summary": lambda results: tabular_page.summary(results["tabular"]),
     "runs": runs,

@@ -13,7 +13,10 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 
 @dataclasses.dataclass(kw_only=True)
 class Line:
-    """One curve; ``low`` and ``high`` shade its spread. One label has one colour in all panels of a figure."""
+    """One curve; ``low`` and ``high`` shade its spread. One label has one colour in all panels of a figure.
+
+    ``joined=False``, for x that are names: points, and bars for the spread.
+    """
 
     label: str
     x: Sequence[float]
@@ -22,6 +25,7 @@ class Line:
     high: Sequence[float | None] | None = None
     dashed: bool = False
     markers: bool = False
+    joined: bool = True
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -107,15 +111,18 @@ def _draw(panel: Panel, axis: Any, colours: dict[str, str], handles: dict[str, A
             line.x,
             [float("nan") if y is None else y for y in line.y],
             color=colour,
-            linestyle="--" if line.dashed else "-",
-            marker="o" if line.markers else None,
+            linestyle=("--" if line.dashed else "-") if line.joined else "",
+            marker="o" if line.markers or not line.joined else None,
             markersize=3,
             linewidth=1.2,
         )
         handles.setdefault(line.label, handle)
         if line.low is not None and line.high is not None:
             low, high = ([float("nan") if y is None else y for y in side] for side in (line.low, line.high))
-            axis.fill_between(line.x, low, high, color=colour, alpha=0.2, linewidth=0)
+            if line.joined:
+                axis.fill_between(line.x, low, high, color=colour, alpha=0.2, linewidth=0)
+            else:
+                axis.vlines(line.x, low, high, color=colour, linewidth=1.2)
     if panel.heat is not None:
         _draw_heat(panel.heat, axis, canvas)
     if panel.level is not None:
@@ -190,15 +197,22 @@ def _traces(panel: Panel, colours: dict[str, str], seen: set[str]) -> list[Any]:
     for line in panel.lines:
         colour = colours[line.label.split(" | ")[0]]
         common: dict[str, Any] = {"x": list(line.x), "legendgroup": line.label, "hoverinfo": "skip"}
-        if line.low is not None and line.high is not None:
+        bars: dict[str, Any] = {}
+        if line.low is not None and line.high is not None and not line.joined:
+            above, below = (
+                [None if a is None or b is None else abs(a - b) for a, b in zip(side, line.y, strict=True)]
+                for side in (line.high, line.low)
+            )
+            bars = {"error_y": {"type": "data", "symmetric": False, "array": above, "arrayminus": below}}
+        elif line.low is not None and line.high is not None:
             edge = {"mode": "lines", "line": {"width": 0}, "showlegend": False}
             traces.append(graph_objects.Scatter(y=list(line.low), **edge, **common))
             fill = {"fill": "tonexty", "fillcolor": f"rgba{(*_rgb(colour), 0.2)}"}
             traces.append(graph_objects.Scatter(y=list(line.high), **edge, **fill, **common))
         style = {"color": colour, "dash": "dash" if line.dashed else "solid"}
-        mode = "lines+markers" if line.markers else "lines"
+        mode = ("lines+markers" if line.markers else "lines") if line.joined else "markers"
         common |= {"name": line.label, "hoverinfo": "x+y+name", "showlegend": line.label not in seen}
-        traces.append(graph_objects.Scatter(y=list(line.y), mode=mode, line=style, **common))
+        traces.append(graph_objects.Scatter(y=list(line.y), mode=mode, line=style, **bars, **common))
         seen.add(line.label)
     return traces
 

@@ -12,8 +12,10 @@ def number(value: float | None, digits: int) -> str:
 
 
 def with_spread(row: dict[str, Any], key: str, digits: int) -> str:
-    """mean ± standard deviation."""
-    return "–" if row[key] is None else f"{row[key]:.{digits}f} ± {row[f'{key} sd']:.{digits}f}"
+    """mean ± standard deviation; of one run, the mean alone."""
+    if row[key] is None or row[f"{key} sd"] is None:
+        return number(row[key], digits)
+    return f"{row[key]:.{digits}f} ± {row[f'{key} sd']:.{digits}f}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -17,7 +17,7 @@ from excora.comparison.bootstrap import sample_units
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.errors import InputError
-from excora.estimators.ensemble import pick
+from excora.estimators.ensemble import SEEDS, pick
 from excora.studies.runner import Chunk, Report, Results, Tick
 from excora.studies.tabular import sets
 from excora.studies.tabular.networks import excora_row, ft_rows, retrieval_rows
@@ -104,7 +104,7 @@ def key(name: str, split: str, row: str, part: str) -> str:
 
 
 def _test_part(name: str, split: str, seed: int, load: Any) -> Chunk:
-    """Target and units of the test part, which intervals need."""
+    """Target, its scale and units of the test part: what intervals and means of rows need."""
 
     def compute(results: Results, tick: Tick) -> Any:  # noqa: ARG001
         data = parts(load(name), split, seed)
@@ -112,6 +112,7 @@ def _test_part(name: str, split: str, seed: int, load: Any) -> Chunk:
         return {
             "fingerprint": data.fingerprint,
             "target": pack(data.test.y),
+            "std": data.test.scale[1],
             "unit": pack_codes(data.unit[data.split.test]),
         }
 
@@ -126,7 +127,10 @@ def _chunks(place: tuple[str, str, str], configuration: dict[str, Any], sizes: S
     def tune(results: Results, tick: Tick) -> Any:  # noqa: ARG001
         data = parts(load(name), split, TUNING_SEED)
         found = row.tune(data.train, data.validation, trials=sizes.trials, budget=sizes.budget, seed=TUNING_SEED)
-        chosen = pick([trial.prediction for trial in found], data.validation.y, sizes.members)
+        predictions = [trial.prediction for trial in found]
+        if row.listed:  # of these several are averaged
+            predictions.append(row.again(found[0], data.train, data.validation, TUNING_SEED + SEEDS).prediction)
+        chosen = [number % len(found) for number in pick(predictions, data.validation.y, sizes.members)]
         tick()
         fields = ("parameters", "mse", "pcc", "seconds")
         return {

@@ -32,24 +32,12 @@ def _rows(x: Floats) -> TableFeatures:
     return TableFeatures(x.astype(np.float32), np.zeros(x.shape, bool), np.zeros((n, 0), np.int64))
 
 
-def _parts(train: Part, validation: Part | None) -> tuple[Part, Split]:
-    """All rows, and where the two parts are."""
-    n = len(train.y)
-    if validation is None:
-        return train, Split(np.arange(n), np.arange(0), np.arange(0))
-    group = None if train.group is None or validation.group is None else np.append(train.group, validation.group)
-    both = Part(np.concatenate([train.x, validation.x]), np.append(train.y, validation.y), group)
-    return both, Split(np.arange(n), np.arange(n, len(both.y)), np.arange(0))
-
-
-def _train(
-    network: Network, features: Features, target: Floats, split: Split, parameters: Parameters, seed: int
-) -> Parameters:
-    """Train in place; the parameters with the number of epochs that validation wants."""
+def _train(network: Network, features: Features, target: Floats, parameters: Parameters, seed: int) -> None:
+    """Train in place on all rows, for all epochs: the step size ends with them, so the last is the one to keep."""
     given = {name: parameters[name] for name in TRAINING if name in parameters}
     settings = Settings(model="pool", seed=seed, accelerator="cpu", patience=given["epochs"], criterion="mse", **given)
-    run(network, features, target[:, None].astype(np.float32), split, settings, progress=False)
-    return parameters
+    everything = Split(np.arange(len(target)), np.arange(0), np.arange(0))
+    run(network, features, target[:, None].astype(np.float32), everything, settings, progress=False)
 
 
 @torch.inference_mode()
@@ -60,14 +48,16 @@ def _predict(network: Network, features: Features, n: int) -> Floats:
 
 
 def fit_ft_transformer(
-    parameters: Parameters, train: Part, validation: Part | None, seed: int
+    parameters: Parameters,
+    train: Part,
+    validation: Part | None,  # noqa: ARG001  (the epochs are given)
+    seed: int,
 ) -> tuple[Predict, Parameters]:
     """An FT-Transformer of the package on the standardised features."""
-    part, split = _parts(train, validation)
     options = {name: value for name, value in parameters.items() if name not in TRAINING}
-    network = _ft_transformer(part.x.shape[1], options, seed)
-    fixed = _train(network, _rows(part.x), part.y, split, parameters, seed)
-    return lambda x: _predict(network, _rows(x), len(x)), fixed
+    network = _ft_transformer(train.x.shape[1], options, seed)
+    _train(network, _rows(train.x), train.y, parameters, seed)
+    return lambda x: _predict(network, _rows(x), len(x)), parameters
 
 
 def _ft_transformer(columns: int, options: Parameters, seed: int) -> FTTransformer:
@@ -82,24 +72,26 @@ def _ft_transformer(columns: int, options: Parameters, seed: int) -> FTTransform
 
 
 def fit_retrieval(
-    parameters: Parameters, train: Part, validation: Part | None, seed: int
+    parameters: Parameters,
+    train: Part,
+    validation: Part | None,  # noqa: ARG001
+    seed: int,
 ) -> tuple[Predict, Parameters]:
     """Attention over the nearest rows of the training part."""
-    part, split = _parts(train, validation)
     options = {name: value for name, value in parameters.items() if name not in (*TRAINING, "scaling")}
     scale = _scaling(parameters["scaling"], train.x)
     network, features = build_retrieval(
-        Inputs(targets=1, numeric=part.x.shape[1]),
-        _rows(scale(part.x)),
-        part.y[:, None].astype(np.float32),
-        split.train,
-        group=part.group,
+        Inputs(targets=1, numeric=train.x.shape[1]),
+        _rows(scale(train.x)),
+        train.y[:, None].astype(np.float32),
+        np.arange(len(train.y)),
+        group=train.group,
         seed=seed,
         **options,
     )
     _start_alike(network, seed)
-    fixed = _train(network, features, part.y, split, parameters, seed)
-    return lambda x: _predict(network, network.look_up(_rows(scale(x))), len(x)), fixed
+    _train(network, features, train.y, parameters, seed)
+    return lambda x: _predict(network, network.look_up(_rows(scale(x))), len(x)), parameters
 
 
 @torch.no_grad()

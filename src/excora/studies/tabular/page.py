@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from excora.studies.markdown import number, table, with_spread
-from excora.studies.tabular.table import EXCORA, PEERS
+from excora.studies.tabular.table import BOTH, EXCORA, PEERS
 
 Content = dict[str, Any]
 _DIGITS = {"Appliances": (2, 0), "Appliances + clock": (2, 0), "Superconductivity": (2, 1), "News (partial)": (3, 3)}
@@ -50,6 +50,18 @@ def peers(content: Content) -> str:
     return table(("set", "split", "Excora −", "PCC [95 %]", "MSE / variance [95 %]"), rows)
 
 
+def together(content: Content) -> str:
+    """Excora and trees, averaged, against the trees."""
+    found = {(row["set"], row["split"]): row for row in content["table"] if row["row"] == BOTH}
+    rows = [
+        [pair["set"], pair["split"], with_spread(found[pair["set"], pair["split"]], "PCC", 4),
+         _interval(pair, "PCC"), _interval(pair, "MSE")]
+        for pair in content["summary"]["pairs"]
+        if pair["first"] == BOTH
+    ]  # fmt: skip
+    return table(("set", "split", "mean of both, PCC", "− ExtraTrees, PCC [95 %]", "MSE / variance [95 %]"), rows)
+
+
 def hosts(content: Content) -> str:
     """ECA against softmax in the same host."""
     rows = [
@@ -61,7 +73,7 @@ def hosts(content: Content) -> str:
             _interval(pair, "MSE"),
         ]
         for pair in content["summary"]["pairs"]
-        if pair["first"] != EXCORA
+        if pair["first"] not in (EXCORA, BOTH)
     ]
     return table(("set", "split", "difference", "PCC [95 %]", "MSE / variance [95 %]"), rows)
 

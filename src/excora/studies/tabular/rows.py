@@ -126,6 +126,10 @@ class Row:
             found.append(self._try(self.trial(number), train, validation, seed))
         return sorted(found, key=lambda trial: trial.mse)
 
+    def again(self, trial: Trial, train: Part, validation: Part, seed: int) -> Trial:
+        """The trial with another seed, so that picking it twice counts for what it is worth."""
+        return self._try(trial.parameters, train, validation, seed)
+
     def _try(self, parameters: Parameters, train: Part, validation: Part, seed: int) -> Trial:
         begun = time.process_time()
         predict, fixed = self.fit(parameters, train, validation, seed)

@@ -8,10 +8,12 @@ from typing import Any
 from excora.errors import ExcoraError
 from excora.studies.figures import Figure, Line, Panel
 from excora.studies.runner import Report, Results
-from excora.studies.tabular.scores import paired, unpack, unpack_codes
+from excora.studies.tabular.scores import pack, paired, scores, unpack, unpack_codes
 
 PEERS = ("ridge", "ridge, log target", "nearest neighbours", "ExtraTrees", "LightGBM", "TabM")
 EXCORA = "Excora"
+#: A row made of two others, of equal weight and not declared in advance: what trees and attention know together.
+BOTH, TREES = "Excora and ExtraTrees, mean", "ExtraTrees"
 #: Same host, same settings, same start: what the pool or attention changes.
 PAIRS = (
     ("retrieval, ECA", "retrieval, softmax"),
@@ -64,7 +66,18 @@ def _fits(configuration: dict[str, Any], results: Results) -> dict[Place, dict[s
             if fit["fingerprint"] != results[f"{name} | {split} | test part | seed {seed}"]["fingerprint"]:
                 raise ExcoraError(f"{name}, {split}, {row}, seed {seed} was fitted to other data than the other rows")
         found.setdefault((name, split), {})[row] = fits
+    for (name, split), by_row in found.items():
+        if split != "time" and EXCORA in by_row and TREES in by_row:
+            tests = [results[f"{name} | {split} | test part | seed {seed}"] for seed in configuration["seeds"]]
+            by_row[BOTH] = [_mean(*each) for each in zip(by_row[EXCORA], by_row[TREES], tests, strict=True)]
     return found
+
+
+def _mean(first: dict[str, Any], second: dict[str, Any], test: dict[str, Any]) -> dict[str, Any]:
+    """The fit whose prediction is the mean of two."""
+    prediction = (unpack(first["prediction"]) + unpack(second["prediction"])) / 2
+    found = scores(prediction * test["std"], unpack(test["target"]) * test["std"])
+    return {**found, "seconds": first["seconds"] + second["seconds"], "prediction": pack(prediction)}
 
 
 def _row(place: Place, name: str, parts: Fits, results: Results) -> dict[str, Any]:
@@ -80,8 +93,8 @@ def _row(place: Place, name: str, parts: Fits, results: Results) -> dict[str, An
 
 
 def _pairs(place: Place, by_row: dict[str, Fits], seeds: list[int], results: Results) -> list[dict[str, Any]]:
-    """The Excora row against every peer, and ECA against softmax in the same host."""
-    wanted = [(EXCORA, peer) for peer in PEERS] + list(PAIRS)
+    """The Excora row against every peer, ECA against softmax in the same host, and two rows together against one."""
+    wanted = [(EXCORA, peer) for peer in PEERS] + [*PAIRS, (BOTH, TREES)]
     tests = [results[f"{place[0]} | {place[1]} | test part | seed {seed}"] for seed in seeds]
     target = [unpack(test["target"]) for test in tests]
     unit = [unpack_codes(test["unit"]) for test in tests]
@@ -89,12 +102,12 @@ def _pairs(place: Place, by_row: dict[str, Fits], seeds: list[int], results: Res
     for first, second in wanted:
         if first in by_row and second in by_row:
             a, b = ([unpack(part["prediction"]) for part in by_row[row]] for row in (first, second))
-            scores = {
+            named = {
                 f"{score} {what}": value
                 for score, one in paired(a, b, target, unit).items()
                 for what, value in one.items()
             }
-            found.append({"set": place[0], "split": place[1], "first": first, "second": second, **scores})
+            found.append({"set": place[0], "split": place[1], "first": first, "second": second, **named})
     return found
 
 
@@ -110,7 +123,7 @@ def _figures(fits: dict[Place, dict[str, Fits]], pairs: list[dict[str, Any]]) ->
     for place, by_row in fits.items():
         x = list(range(len(by_row)))
         lines = [
-            Line(label=f"seed {seed}", x=x, y=[parts[seed]["PCC"] for parts in by_row.values()], markers=True)
+            Line(label=f"seed {seed}", x=x, y=[parts[seed]["PCC"] for parts in by_row.values()], joined=False)
             for seed in range(len(next(iter(by_row.values()))))
         ]
         ticks = {float(i): name for i, name in enumerate(by_row)}
@@ -124,7 +137,7 @@ def _figures(fits: dict[Place, dict[str, Fits]], pairs: list[dict[str, Any]]) ->
         x = list(range(len(own)))
         y, low, high = ([pair[f"PCC {what}"] for pair in own] for what in ("difference", "low", "high"))
         ticks = {float(i): pair["second"] for i, pair in enumerate(own)}
-        line = Line(label="Excora - peer, 95 % interval", x=x, y=y, low=low, high=high, markers=True)
+        line = Line(label="Excora - peer, 95 % interval", x=x, y=y, low=low, high=high, joined=False)
         panels.append(Panel(title=", ".join(place), x="", y="PCC", lines=[line], ticks=ticks, level=0.0))
     if panels:
         found["peers"] = Figure(title="Excora against what users would pick instead", panels=panels, columns=3)

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from excora.errors import InputError
 from excora.estimators import TabularEnsemble, TabularRegressor
-from excora.estimators.ensemble import COMMON, INDEX, SEEDS, listed, pick
+from excora.estimators.ensemble import COMMON, INDEX, SEEDS, listed, pick, suited
 
 
 def small(**changed):
@@ -39,8 +39,8 @@ def test_every_trial_is_one_that_the_regressor_takes():
     x, y = wave(40)
     assert len(listed(12)) == 10
     assert len({json.dumps(trial, sort_keys=True) for trial in listed(12)}) == 10
-    for trial in listed(1):
-        assert trial["epochs"] == 1
+    for trial in listed(1, 16):
+        assert (trial["epochs"], trial["batch_size"] % 16) == (1, 0)
         model = TabularRegressor(**COMMON | trial, random_state=0).fit(x, y)
         assert np.isfinite(model.predict(x)).all(), trial
         assert model.network_.options["shared"] == trial.get("shared", 0)
@@ -53,9 +53,20 @@ def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows():
     assert model.predict(x[:5]) == pytest.approx(np.mean([member.predict(x[:5]) for member in model.members_], 0))
     seeds = [member.random_state for member in model.members_]
     assert seeds == [0, SEEDS, 2 * SEEDS]
-    settings = [COMMON | listed(2)[number] for number in model.chosen_]
+    settings = [COMMON | listed(2, 32)[number] for number in model.chosen_]
     assert [member.dropout for member in model.members_] == [given["dropout"] for given in settings]
     assert [member.pool for member in model.members_] == ["eca"] * 3
+    assert [member.batch_size for member in model.members_] == [given["batch_size"] for given in settings]
+
+
+def test_few_rows_get_more_epochs_of_smaller_batches():
+    x, y = wave(40)
+    model = small(epochs=None, trials=1, members=1, validation_fraction=0.0).fit(x, y)
+    assert (model.members_[0].n_iter_, model.members_[0].batch_size) == (45, 64)  # the first trial: 3/4 of 60, 2 x 32
+    for rows in (2, 50, 400, 3000, 17_000, 10**6):
+        epochs, batch = suited(rows)
+        assert 12 <= epochs <= 60
+        assert epochs in (12, 60) or 800 <= epochs * -(-rows // batch) < 800 + -(-rows // batch)
 
 
 def test_trials_are_scored_on_rows_that_they_have_not_seen():

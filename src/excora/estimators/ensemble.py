@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from excora.data.splits import split
 from excora.errors import InputError
 from excora.estimators import checks
 from excora.estimators.tabular import TabularRegressor
+from excora.settings import Settings
 from excora.storage import write_atomically
 
 Floats = NDArray[np.float64]
@@ -27,7 +29,7 @@ Options = dict[str, Any]
 COMMON: Options = {
     "model": "retrieval", "metric": "full", "scaling": "standard", "neighbours": 24, "shared": 0, "layers": 1,
     "bins": 8, "dropout": 0.1, "attention_dropout": 0.2, "correlation": "dnpl", "correlation_weight": 0.5,
-    "batch_size": 256, "learning_rate": 2e-3, "weight_decay": 1e-2, "schedule": "cosine", "clip": 1.0, "average": 0.99,
+    "learning_rate": 2e-3, "weight_decay": 1e-2, "schedule": "cosine", "clip": 1.0, "average": 0.99,
     "criterion": "mse",
 }  # fmt: skip
 SEEDS = 1000  #: seeds of the members are this far apart
@@ -35,8 +37,8 @@ SEEDS = 1000  #: seeds of the members are this far apart
 INDEX = "ensemble.json"
 
 
-def listed(epochs: int) -> list[Options]:
-    """The trials, quickest first, each a change of :data:`COMMON`.
+def listed(epochs: int, batch: int = 256) -> list[Options]:
+    """The trials, quickest first, each a change of :data:`COMMON`, for this many epochs of batches of this size.
 
     Two kinds of search (ranks in the plain metric, numbers in a learned one), with much regularisation for targets that
     are mostly noise and with little; then encoders that neighbours pass too.
@@ -44,16 +46,26 @@ def listed(epochs: int) -> list[Options]:
     ranks: Options = {"scaling": "quantile", "metric": "plain"}
     careful: Options = ranks | {
         "bins": 16, "dropout": 0.5, "attention_dropout": 0.4, "learning_rate": 7e-4, "weight_decay": 0.1,
-        "batch_size": 512, "epochs": max(3 * epochs // 4, 1),
+        "batch_size": 2 * batch, "epochs": max(3 * epochs // 4, 1),
     }  # fmt: skip
     deep: Options = {"shared": 1, "layers": 0, "bins": 0}
     found: list[Options] = [
         careful, careful | {"metric": "diagonal", "bins": 8, "dropout": 0.4}, ranks | {"neighbours": 48}, deep, {},
         deep | {"neighbours": 12}, ranks, careful | {"neighbours": 48},
         deep | {"dropout": 0.25, "attention_dropout": 0.3},
-        ranks | {"neighbours": 48, "batch_size": 512, "learning_rate": 3e-3},
+        ranks | {"neighbours": 48, "batch_size": 2 * batch, "learning_rate": 3e-3},
     ]  # fmt: skip
-    return [{"epochs": epochs} | trial for trial in found]
+    return [{"epochs": epochs, "batch_size": batch} | trial for trial in found]
+
+
+def suited(rows: int) -> tuple[int, int]:
+    """Epochs and batch size for this many rows: 12 epochs for many, for few what makes 800 steps, up to 60.
+
+    >>> suited(100), suited(2000), suited(20_000)
+    ((60, 32), (25, 64), (12, 256))
+    """
+    batch = Settings(model="retrieval").settled("retrieval", rows).batch_size
+    return min(max(math.ceil(800 / math.ceil(rows / batch)), 12), 60), batch
 
 
 def pick(predictions: Sequence[Floats], target: Floats, members: int) -> list[int]:
@@ -94,8 +106,9 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
     list are taken. ``X``, ``y`` and ``groups`` as for :class:`TabularRegressor`, of ``model="retrieval"`` and ``pool``.
     **The fitted ensemble carries its training rows**, once a member.
 
-    ``seconds`` makes the result depend on the speed of the machine: with ``seconds=None`` all trials run, and an int as
-    ``random_state`` gives the same predictions. ``verbose``: a line a fit.
+    ``epochs`` None: 12 from 17,000 rows on, more for fewer, see :func:`suited`. ``seconds`` makes the result depend on
+    the speed of the machine: with ``seconds=None`` all trials run, and an int as ``random_state`` gives the same
+    predictions. ``verbose``: a line a fit.
 
     After ``fit``: ``members_`` (fitted :class:`TabularRegressor`), ``trials_`` (a dict each: options, validation mse
     and pcc, CPU seconds), ``chosen_`` (places in ``trials_``), ``n_features_in_``, ``feature_names_in_``.
@@ -111,7 +124,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         members: int = 4,
         trials: int = 10,
         seconds: float | None = 120.0,
-        epochs: int = 12,
+        epochs: int | None = None,
         pool: str = "eca",
         validation_fraction: float = 0.2,
         random_state: Any = None,
@@ -135,7 +148,8 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         assert dataset.target is not None
         rows = X if isinstance(X, pd.DataFrame) else np.asarray(X)
         target = dataset.target[:, 0] if dataset.targets == checks.ONE else dataset.target
-        options = listed(self.epochs)[: self.trials]
+        epochs, batch = suited(len(dataset))
+        options = listed(epochs if self.epochs is None else int(self.epochs), batch)[: self.trials]
         self.trials_, self.chosen_ = [], [number % len(options) for number in range(self.members)]
         count = len(dataset) if dataset.group is None else len(set(dataset.group))
         if round(self.validation_fraction * len(dataset)) >= 2 and count >= 2:
@@ -183,7 +197,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self, trial: Options, rows: Any, target: Floats, group: Any, index: Index, seed: int
     ) -> TabularRegressor:
         """One retrieval regressor on some rows, for all its epochs."""
-        options = COMMON | {"pool": self.pool, "validation_fraction": 0.0, "patience": self.epochs} | trial
+        options = COMMON | {"pool": self.pool, "validation_fraction": 0.0, "patience": trial["epochs"]} | trial
         model = TabularRegressor(**options, random_state=seed % 2**32)
         return model.fit(_take(rows, index), target[index], groups=None if group is None else group[index])
 
@@ -234,7 +248,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _check(self) -> None:
         for name in ("members", "trials", "epochs"):
             value = checks.plain(getattr(self, name))
-            if type(value) is not int or value < 1:
+            if (type(value) is not int or value < 1) and (name, value) != ("epochs", None):
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
         seconds, fraction = checks.plain(self.seconds), checks.plain(self.validation_fraction)
         if seconds is not None and not (_is_number(seconds) and seconds >= 0):

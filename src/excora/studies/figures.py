@@ -128,7 +128,8 @@ def _draw(panel: Panel, axis: Any, colours: dict[str, str], handles: dict[str, A
     if panel.level is not None:
         axis.axhline(panel.level, color="black", linestyle=":", linewidth=1.0)
     if panel.ticks is not None:
-        axis.set_xticks(list(panel.ticks), list(panel.ticks.values()), rotation=60, fontsize=7)
+        names = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": 7}
+        axis.set_xticks(list(panel.ticks), list(panel.ticks.values()), **names)
     axis.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
     axis.title.set_size(9)
     if panel.log_x:

@@ -11,10 +11,11 @@ import torch
 
 from excora.data.dataset import TableInput
 from excora.errors import ExcoraError, InputError
+from excora.estimators.ensemble import pcc
 from excora.studies import reproduce, tabular
 from excora.studies.tabular import networks, page, sets
 from excora.studies.tabular.peers import peers
-from excora.studies.tabular.rows import Part, Row, pcc
+from excora.studies.tabular.rows import Part, Row
 from excora.studies.tabular.scores import paired, scores, unpack
 from excora.studies.tabular.table import BOTH
 

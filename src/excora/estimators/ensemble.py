@@ -183,9 +183,10 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             found.append(model.predict(_take(rows, validation)) / unit)
             wrong = float(np.square(found[-1] - held / unit).mean())
             seconds = time.process_time() - start
-            pcc = _pcc(found[-1], held / unit)
-            self.trials_.append({"options": trial, "mse": wrong, "pcc": pcc, "seconds": seconds})
-            self._say(f"trial {number + 1}: validation MSE {wrong:.4f} of the variance, PCC {pcc:.4f}, {seconds:.0f} s")
+            correlation = pcc(found[-1], held / unit)
+            self.trials_.append({"options": trial, "mse": wrong, "pcc": correlation, "seconds": seconds})
+            scores = f"validation MSE {wrong:.4f} of the variance, PCC {correlation:.4f}"
+            self._say(f"trial {number + 1}: {scores}, {seconds:.0f} s")
         best = int(np.argmin([trial["mse"] for trial in self.trials_]))
         if self.members > 1:  # a second seed of the best: picking it again would seem to gain nothing
             model = self._fitted(options[best], rows, target, group, train, seed + SEEDS)
@@ -276,8 +277,8 @@ def _take(rows: Any, index: Index) -> Any:
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
-def _pcc(prediction: Floats, target: Floats) -> float:
-    """Of all targets together, as the errors are; 0 for a constant prediction."""
+def pcc(prediction: Floats, target: Floats) -> float:
+    """Pearson correlation, of all targets together; 0 for a constant prediction, so that it loses."""
     if not prediction.std() > 0 or not target.std() > 0:
         return 0.0
     return float(np.corrcoef(prediction.ravel(), target.ravel())[0, 1])

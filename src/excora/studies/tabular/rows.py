@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.splits import Split
-from excora.estimators.ensemble import SEEDS
+from excora.estimators.ensemble import SEEDS, pcc
 
 Floats = NDArray[np.float64]
 Parameters = dict[str, Any]
@@ -149,10 +149,3 @@ class Row:
 def mse(prediction: Floats, target: Floats) -> float:
     """Mean squared error."""
     return float(np.square(prediction - target).mean())
-
-
-def pcc(prediction: Floats, target: Floats) -> float:
-    """Pearson correlation; 0 for a constant prediction, so that it loses."""
-    if not prediction.std() > 0:
-        return 0.0
-    return float(np.corrcoef(prediction, target)[0, 1])

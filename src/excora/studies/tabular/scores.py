@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.diagnosis.intervals import correlations, unit_moments
-from excora.studies.tabular.rows import Floats, mse, pcc
+from excora.estimators.ensemble import pcc
+from excora.studies.tabular.rows import Floats, mse
 
 RESAMPLES = 2000
 

@@ -30,7 +30,7 @@ from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork
 from excora.settings import Settings
 from excora.studies.tabular import SIZES
 from excora.studies.tabular.sets import load, make_split
-from excora.training import train
+from excora.training import Training, train
 
 #: The trial of each set, by its place in the list, and whether to look at the FT-Transformer too.
 CASES = {"Appliances": (4, True), "Superconductivity": (2, False), "News (partial)": (0, False)}
@@ -42,12 +42,12 @@ def pcc(prediction: Tensor, y: Tensor) -> float:
 
 @torch.inference_mode()
 def look(network: Network, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Tensor]:
-    """Of each row: prediction, gamma, temperature, weights."""
+    """Of each row: prediction, weights, and gamma and temperature if the pool has them."""
     found = [network(features.read(part)) for part in np.array_split(rows, max(len(rows) // 2048, 1))]
     return {
         "prediction": torch.cat([each.prediction[:, 0] for each in found]),
         "weights": torch.cat([each.pooled.weights for each in found]),
-        **{name: torch.cat([each.pooled.details[name] for each in found]) for name in ("gamma", "temperature")},
+        **{name: torch.cat([each.pooled.details[name] for each in found]) for name in found[0].pooled.details},
     }
 
 
@@ -76,14 +76,15 @@ def report(name: str, network: Network, features: Features, y: Tensor, rows: np.
     print(f"{name}: PCC {pcc(seen['prediction'], y):.4f}, with gamma = 1 {pcc(plain, y):.4f}", flush=True)
 
 
-def fitted(name: str, split: Split, settings: Settings) -> tuple[Network, Features, Tensor]:
+def fitted(name: str, split: Split, settings: Settings) -> tuple[Training, Features, Tensor]:
+    """Trained on the training part; its features; the standardised targets of the validation part."""
     dataset = load(name, None)
     preparation = Preparation.fit(dataset, split.train, scaling=settings.scaling)
     assert dataset.target is not None
     target = preparation.scale(dataset.target)
     samples = Samples(preparation.features(dataset), target, split.train, group=dataset.group)
     network, features = build_on(preparation.inputs, samples, settings)
-    trained = train(network, features, target, split, settings, progress=False).network
+    trained = train(network, features, target, split, settings, progress=False)
     return trained, features, torch.from_numpy(target[split.validation, 0])
 
 
@@ -95,14 +96,14 @@ def main() -> None:
         number, columns = CASES[name]
         shared: dict[str, Any] = {"pool": "eca", "accelerator": "cpu"}
         trial = COMMON | listed(size.neighbours_epochs)[number]
-        network, features, y = fitted(name, split, Settings(**trial, **shared))
-        report(f"{name}, neighbours", network, features, y, split.validation)
+        trained, features, y = fitted(name, split, Settings(**trial, **shared))
+        report(f"{name}, neighbours", trained.network, features, y, split.validation)
         if columns:
             shape: dict[str, Any] = {"dim": size.dim, "heads": size.heads, "layers": size.blocks, "epochs": size.epochs}
             recipe = {name: trial[name] for name in ("schedule", "clip", "batch_size", "criterion")}
             settings = Settings(model="ft-transformer", learning_rate=1e-3, **shape, **recipe, **shared)
-            network, features, y = fitted(name, split, settings)
-            report(f"{name}, columns", network, features, y, split.validation)
+            trained, features, y = fitted(name, split, settings)
+            report(f"{name}, columns", trained.network, features, y, split.validation)
 
 
 if __name__ == "__main__":

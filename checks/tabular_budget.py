@@ -1,8 +1,8 @@
 """Is the default budget of ``TabularRegressor`` enough? 20,000 x 30 rows, and the same with ten times the epochs.
 
-``python -m checks.tabular_budget [TIMES]`` fits on the rows of ``benchmarks.bench_tabular_fit`` on two threads, with
-the default number of epochs and TIMES (10) as many, patience likewise, and prints seconds and the PCC on 20,000 other
-rows. An hour or more with the FT-Transformer.
+``python -m checks.tabular_budget [TIMES [THREADS]]`` fits on the rows of ``benchmarks.bench_tabular_fit``, with the
+default number of epochs and TIMES (10) as many, patience likewise, on THREADS (2) threads, and prints seconds and the
+PCC on 20,000 other rows. An hour of CPU with the FT-Transformer.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from benchmarks.bench_tabular_fit import COLUMNS, ROWS, table
 from excora import TabularRegressor
 
 
-def main(times: int) -> None:
-    torch.set_num_threads(2)
+def main(times: int = 10, threads: int = 2) -> None:
+    torch.set_num_threads(threads)
     x, y, _ = table(ROWS, seed=0)
     new, label, true = table(ROWS, seed=1)
-    print(f"{ROWS:,} x {COLUMNS}, two threads; the true function has PCC {np.corrcoef(true, label)[0, 1]:.4f}")
+    print(f"{ROWS:,} x {COLUMNS}, {threads} threads; the true function has PCC {np.corrcoef(true, label)[0, 1]:.4f}")
     model = TabularRegressor(random_state=0)
     for factor in (1, times):
         if factor > 1:
@@ -35,4 +35,4 @@ def main(times: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:] or ["10"]))
+    main(*(int(word) for word in sys.argv[1:]))

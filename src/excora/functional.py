@@ -1,4 +1,4 @@
-"""Pure tensor functions of one batch of bags: masked mean and softmax, dispersion, hull radius, gain, temperature.
+"""Pure tensor functions of one batch of bags: masked mean and softmax, dispersion, hull radius.
 
 Shapes: ``h`` is (bags, elements, dim), ``mask`` is boolean (bags, elements) with True for a real element,
 a *bag* is one row of the first axis. Every function is finite for every input whose real elements are finite:
@@ -7,9 +7,7 @@ an empty bag gives zeros, and what stands in padding (NaN included) reaches neit
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,27 +27,6 @@ def check_bags(h: Tensor, mask: Tensor | None) -> None:
             f"mask must be boolean of shape {tuple(h.shape[:2])} with True for a real element, "
             f"got {mask.dtype} of shape {tuple(mask.shape)}"
         )
-
-
-#: The components' switches, the same for pools and attention layers; None switches one off.
-Residual = Literal["free", "paper"] | None
-Temperature = Literal["learned"] | tuple[float, float] | None  # a pair is the paper's fixed (T_min, beta)
-Scale = Literal["sqrt_dim", "paper"]
-
-
-def check_form(residual: Residual, temperature: Temperature, cap: float, scale: Scale) -> None:
-    """Raise unless the switches of gain and temperature are among those that exist."""
-    if residual not in ("free", "paper", None):
-        raise InputError(f"residual must be 'free', 'paper' or None, got {residual!r}")
-    if isinstance(temperature, tuple):
-        if len(temperature) != 2 or min(temperature) < 0.0:
-            raise InputError(f"a fixed temperature is a pair (t_min, beta) of numbers >= 0, got {temperature}")
-    elif temperature not in ("learned", None):
-        raise InputError(f"temperature must be 'learned', a pair (t_min, beta) or None, got {temperature!r}")
-    if not cap > 1.0:
-        raise InputError(f"cap, the largest gamma, must be above 1, got {cap}")
-    if scale not in ("sqrt_dim", "paper"):
-        raise InputError(f"scale must be 'sqrt_dim' or 'paper', got {scale!r}")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -145,44 +122,3 @@ def hull_radius(h: Tensor, mask: Tensor | None = None) -> Tensor:
     if deviations.shape[1] == 0:
         return deviations.sum(1)
     return safe_sqrt(deviations.amax(1))
-
-
-def free_gain(raw: Tensor, cap: float) -> Tensor:
-    """Our gain: gamma = cap / (1 + (cap - 1) exp(-raw)), in (0, cap), exactly 1 at raw = 0.
-
-    Written as 1 + (cap - 1)(1 - e) / (1 + (cap - 1) e) with e = exp(-raw), so that raw = 0 gives 1 to the last bit.
-
-    >>> free_gain(torch.tensor([0.0, 30.0]), 4.0)
-    tensor([1., 4.])
-    """
-    # DIFF: the paper's gain cannot go below 1, so it cannot shrink toward the mean where attention over-reacts.
-    raw = raw.clamp(-30.0, 30.0)
-    return 1.0 - (cap - 1.0) * torch.expm1(-raw) / (1.0 + (cap - 1.0) * torch.exp(-raw))
-
-
-def paper_gain(raw: Tensor, cap: float = math.inf) -> Tensor:
-    """The paper's gain: gamma = min(1 + softplus(raw), cap); 1.69 at raw = 0.
-
-    >>> paper_gain(torch.tensor([-50.0, 50.0]), 2.0)
-    tensor([1., 2.])
-    """
-    return (1.0 + torch.nn.functional.softplus(raw)).clamp_max(cap)
-
-
-def power_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
-    """Our temperature: tau = T (1 + spread)^beta; beta = 0 is one temperature for all, beta = 1 the paper's line.
-
-    >>> power_temperature(torch.tensor([0.0, 3.0]), torch.tensor(1.0), torch.tensor(0.5))
-    tensor([1., 2.])
-    """
-    # DIFF: the paper's T_min + beta * spread turns negative when beta is learned freely; this one cannot.
-    return base * torch.exp(slope * torch.log1p(spread))
-
-
-def linear_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
-    """The paper's temperature: tau = T_min + beta * spread; 0 only for a constant bag with T_min = 0.
-
-    >>> linear_temperature(torch.tensor([0.0, 3.0]), torch.tensor(0.5), torch.tensor(2.0))
-    tensor([0.5000, 6.5000])
-    """
-    return base + slope * spread

@@ -2,6 +2,16 @@
 
 from excora.pooling.base import Pool, Pooled, parameter_groups
 from excora.pooling.eca import ECAPool
-from excora.pooling.plain import GatedPool, GatedScorer, MeanPool, SoftmaxPool
+from excora.pooling.plain import GatedPool, GatedScorer, LinearScorer, MeanPool, SoftmaxPool
 
-__all__ = ["ECAPool", "GatedPool", "GatedScorer", "MeanPool", "Pool", "Pooled", "SoftmaxPool", "parameter_groups"]
+__all__ = [
+    "ECAPool",
+    "GatedPool",
+    "GatedScorer",
+    "LinearScorer",
+    "MeanPool",
+    "Pool",
+    "Pooled",
+    "SoftmaxPool",
+    "parameter_groups",
+]

@@ -19,7 +19,7 @@ class Pooled(NamedTuple):
     value: Tensor  #: the pooled embedding, (bags, dim), in the dtype of the input
     weights: Tensor  #: attention weights, differentiable: (bags, elements), or (total,) for a :class:`Ragged`
     penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
-    details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, radius, logits
+    details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, logits
 
 
 class Pool(nn.Module):
@@ -66,6 +66,12 @@ def score(scorer: nn.Module, h: Tensor) -> Tensor:
             f"got {tuple(logits.shape)} from {type(scorer).__name__}"
         )
     return logits
+
+
+def check_dropout(p: float) -> None:
+    """Raise unless ``p`` is a probability of dropping an attention weight."""
+    if not 0.0 <= p < 1.0:
+        raise InputError(f"dropout must be in [0, 1), got {p}")
 
 
 def attention_dropout(h: Tensor | Ragged, mask: Tensor | None, p: float) -> Tensor | None:

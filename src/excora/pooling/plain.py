@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from excora.errors import InputError
-from excora.functional import at_least_float32, blank_padding, element_count, masked_softmax
-from excora.fused import attend
-from excora.pooling.base import Pool, Pooled, attention_dropout, score
+from excora.functional import at_least_float32, blank_padding, element_count
+from excora.kernels.attend import attend
+from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, score
 from excora.ragged import Ragged
 from excora.reduce import Penalty
 
 
 def _no_penalty(value: Tensor) -> Penalty:
     return Penalty(value.new_zeros(()), value.new_zeros(()))
-
-
-def constant_temperature(spread: Tensor) -> Tensor:
-    """tau = 1 whatever the spread: plain softmax."""
-    return torch.ones_like(spread)
 
 
 class MeanPool(Pool):
@@ -46,11 +44,51 @@ class MeanPool(Pool):
         return Pooled(value, weights, _no_penalty(weights), {})
 
 
+class LinearScorer(nn.Module):
+    """z = h . w / sqrt(dim) + b, scaled like dot-product attention: (..., dim) to (...).
+
+    Without the scale a wide embedding saturates the softmax in a few steps of training. A state dict of version 0.1,
+    whose scorer was ``nn.Linear(dim, 1)`` without the scale, loads and gives the same logits.
+
+    >>> scorer = LinearScorer(4)
+    >>> nn.init.ones_(scorer.weight), nn.init.zeros_(scorer.bias)  # doctest: +ELLIPSIS
+    (Parameter containing:...
+    >>> scorer(torch.ones(2, 4))
+    tensor([2., 2.], grad_fn=<AddBackward0>)
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        start = nn.Linear(dim, 1)
+        self.weight = nn.Parameter(start.weight.detach().squeeze(0))
+        self.bias = nn.Parameter(start.bias.detach())
+
+    def scaled(self) -> tuple[Tensor, Tensor]:
+        """(w / sqrt(dim), b), the weight and bias of the same scorer without a scale."""
+        return self.weight / math.sqrt(self.dim), self.bias.squeeze(0)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Logits."""
+        weight, bias = self.scaled()
+        return h @ weight + bias
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        old = state_dict.get(prefix + "weight")
+        if old is not None and old.dim() == 2:  # a linear layer's (1, dim)
+            state_dict[prefix + "weight"] = old.squeeze(0) * math.sqrt(self.dim)  # type: ignore[index]  # it is a copy
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def extra_repr(self) -> str:
+        """The width, when printed."""
+        return f"dim={self.dim}"
+
+
 class SoftmaxPool(Pool):
     """Attention pooling: v = sum_i alpha_i h_i, alpha = softmax(z), z = scorer(h).
 
-    ``scorer`` maps (..., dim) to (..., 1) or (...): any module, a linear one by default. ``dropout`` acts on the
-    attention weights, which are then renormalised. An empty bag gives zeros.
+    ``scorer`` maps (..., dim) to (..., 1) or (...): any module, z = h.w / sqrt(dim) + b by default. ``dropout`` acts on
+    the attention weights, which are then renormalised. An empty bag gives zeros.
 
     >>> pooled = SoftmaxPool(4)(torch.randn(2, 3, 4))
     >>> pooled.value.shape, pooled.weights.shape
@@ -59,34 +97,29 @@ class SoftmaxPool(Pool):
 
     def __init__(self, dim: int, *, scorer: nn.Module | None = None, dropout: float = 0.0) -> None:
         super().__init__(dim)
-        if not 0.0 <= dropout < 1.0:
-            raise InputError(f"dropout must be in [0, 1), got {dropout}")
-        self.scorer = nn.Linear(dim, 1) if scorer is None else scorer
+        check_dropout(dropout)
+        self.scorer = LinearScorer(dim) if scorer is None else scorer
         self.dropout = dropout
 
     def forward(self, h: Tensor | Ragged, mask: Tensor | None = None) -> Pooled:
         """Pool each bag: see :class:`Pooled`."""
         self.check(h, mask)
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
-        if isinstance(h, Ragged):
-            out = attend(h, scores_of(self.scorer, h.values), constant_temperature, (), keep=keep)
-            value, weights, logits = out.attended.to(h.values.dtype), out.weights, out.logits
-        else:
-            real = blank_padding(h, mask)
-            logits = score(self.scorer, real)
-            weights = masked_softmax(logits, mask if keep is None else keep if mask is None else keep & mask)
-            value = torch.bmm(weights.to(h.dtype).unsqueeze(1), real).squeeze(1).to(h.dtype)
-        return Pooled(value, weights, _no_penalty(weights), {"logits": logits})
+        out = attend(h, scores_of(self.scorer, h, mask), None, (), mask=mask, keep=keep)
+        dtype = h.values.dtype if isinstance(h, Ragged) else h.dtype
+        return Pooled(out.attended.to(dtype), out.weights, _no_penalty(out.weights), {"logits": out.logits})
 
 
-def scores_of(scorer: nn.Module, h: Tensor) -> tuple[Tensor, ...]:
-    """What :func:`excora.fused.attend` takes: a linear scorer's weight and bias, to be fused, or any other's logits."""
+def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[Tensor, ...]:
+    """What :func:`excora.kernels.attend.attend` takes: a linear scorer's weight and bias, to be fused, or logits."""
     hooks = (getattr(scorer, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre"))
-    untouched = "forward" not in vars(scorer) and not any(hooks)
-    if type(scorer) is nn.Linear and scorer.out_features == 1 and untouched:
-        bias = scorer.weight.new_zeros(()) if scorer.bias is None else scorer.bias.squeeze(0)
-        return scorer.weight.squeeze(0), bias
-    return (score(scorer, h),)
+    if "forward" not in vars(scorer) and not any(hooks):
+        if type(scorer) is LinearScorer:
+            return scorer.scaled()
+        if type(scorer) is nn.Linear and scorer.out_features == 1:
+            bias = scorer.weight.new_zeros(()) if scorer.bias is None else scorer.bias.squeeze(0)
+            return scorer.weight.squeeze(0), bias
+    return (score(scorer, h.values if isinstance(h, Ragged) else blank_padding(h, mask)),)
 
 
 class GatedScorer(nn.Module):

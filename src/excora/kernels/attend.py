@@ -1,0 +1,106 @@
+"""Attention over bags: the one call under every pool, and the function form of the paper's aggregation.
+
+Textbook code writes a tensor of the size of ``h`` for each step and another for each gradient; here one autograd
+function (:mod:`excora.kernels.function`) reads ``h`` a few times and writes its gradient. Where a graph is traced,
+transformed or differentiated twice the same formulas run as plain operations.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from excora.errors import InputError
+from excora.extrapolation import Law, extrapolate
+from excora.functional import at_least_float32, check_bags, full_precision
+from excora.kernels import passes
+from excora.kernels.formulas import Attended, plain
+from excora.kernels.function import Attend, Plan, fast_passes, plain_blocks
+from excora.ragged import Block, Ragged
+
+#: Numbers in one block of bags where several passes of torch operations read it: 4 MB, which stay in the cache.
+CHUNK = 1 << 20
+
+
+def attend(
+    h: Tensor | Ragged,
+    scores: tuple[Tensor, ...],
+    law: Law | None,
+    parameters: tuple[Tensor, ...],
+    *,
+    mask: Tensor | None = None,
+    keep: Tensor | None = None,
+    divisor: float = 1.0,
+) -> Attended:
+    """Attend over each bag with alpha = softmax(z / tau), tau = law(sigma / divisor, *parameters).
+
+    ``scores`` is ``(logits,)``, one per element, or ``(weight, bias)`` of a linear scorer z = h.weight + bias, which is
+    then fused. ``keep`` (like the logits, boolean) drops elements from the softmax but not from mean and dispersion.
+    No law is plain attention: tau = 1, and neither mean nor dispersion is measured.
+    """
+    fused_scorer = len(scores) == 2
+    if isinstance(h, Ragged):
+        flat, shape, bags, blocks = h.values, h.values.shape[:1], len(h), list(h.blocks())
+    else:
+        check_bags(h, mask)
+        if _needs_plain(h, *scores, *parameters):
+            with full_precision(h.device):
+                return plain(h, scores, law, parameters, mask, keep, divisor)
+        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask)
+    plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, fused_scorer)
+    scores = scores if fused_scorer else (scores[0].reshape(-1),)
+    run = plain_blocks if _needs_plain(flat, *scores, *parameters) else Attend.apply
+    out = Attended(*run(plan, flat.contiguous(), *scores, *parameters))
+    return out._replace(weights=out.weights.view(shape), logits=out.logits.view(shape))
+
+
+def eca_pool(
+    h: Tensor, logits: Tensor, gamma: Tensor, temperature: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Scaled residual aggregation: v = mu + gamma sum_i alpha_i (h_i - mu), alpha = softmax(z / tau).
+
+    ``h`` (bags, elements, dim), ``logits`` z (bags, elements), ``gamma`` and ``temperature`` tau (bags,) or scalars.
+    Returns ``(value, weights)``, v (bags, dim) and alpha (bags, elements), both differentiable. gamma = tau = 1 is
+    plain attention. An empty bag gives zeros; tau = 0 gives uniform weights; padding never matters.
+
+    >>> h = torch.tensor([[[0.0], [4.0]]])
+    >>> value, weights = eca_pool(h, torch.zeros(1, 2), torch.tensor(3.0), torch.tensor(1.0))
+    >>> value, weights
+    (tensor([[2.]]), tensor([[0.5000, 0.5000]]))
+    """
+    check_bags(h, mask)
+    if logits.shape != h.shape[:2]:
+        raise InputError(f"logits must have the shape {tuple(h.shape[:2])} of h's elements, got {tuple(logits.shape)}")
+    tau = at_least_float32(torch.as_tensor(temperature, device=h.device)).expand(h.shape[0])
+    out = attend(h, (logits,), _given, (tau,), mask=mask)
+    gain = torch.as_tensor(gamma, device=h.device).expand(h.shape[0]).unsqueeze(1)
+    return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
+
+
+def _given(spread: Tensor, temperature: Tensor) -> Tensor:
+    return temperature.to(spread.dtype)
+
+
+def _needs_plain(*tensors: Tensor) -> bool:
+    """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0
+    return dual or any(t.device.type == "meta" or type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
+
+
+def _blocks(h: Tensor, mask: Tensor | None) -> list[Block]:
+    """A padded batch in blocks of bags: one, unless smaller ones stay in the cache while several passes read them."""
+    bags, elements, dim = h.shape
+    step = max(bags, 1)
+    if h.device.type == "cpu" and fast_passes(h.dtype, h.device) is passes:
+        # Not too many: every operation wakes torch's threads, which takes long on a busy machine.
+        fewest = 1 if torch.get_num_threads() == 1 else -(-bags // 8)
+        step = max(CHUNK // max(elements * dim, 1), fewest, 1)
+    starts = range(0, max(bags, 1), step)
+    masks = [None] * len(starts) if mask is None else mask.split(step)
+    return [
+        Block(slice(a, a + step), slice(a * elements, (a + step) * elements), (min(step, bags - a), elements), part)
+        for a, part in zip(starts, masks, strict=True)
+    ]

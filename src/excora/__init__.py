@@ -27,7 +27,7 @@ _HOME = {
     "concordance": "moments",
     "mse_decomposition": "moments",
     "dispersion": "functional",
-    "eca_pool": "fused",
+    "eca_pool": "kernels.attend",
     "PearsonCorrelation": "metrics",
     "CorrelationSummary": "metrics",
     "PlateauMonitor": "monitor",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
@@ -33,14 +34,14 @@ COLD = 1e-30
 def free_gain(raw: Tensor, cap: float) -> Tensor:
     """Our gain: gamma = cap / (1 + (cap - 1) exp(-raw)), in (0, cap), exactly 1 at raw = 0.
 
-    Written as 1 + (cap - 1)(1 - e) / (1 + (cap - 1) e) with e = exp(-raw), so that raw = 0 gives 1 to the last bit.
+    Written as 1 - (e - 1) / (e - 1 + cap / (cap - 1)) with e = exp(-raw), so that raw = 0 gives 1 to the last bit.
 
     >>> free_gain(torch.tensor([0.0, 30.0]), 4.0)
     tensor([1., 4.])
     """
     # DIFF: the paper's gain cannot go below 1, so it cannot shrink toward the mean where attention over-reacts.
-    raw = raw.clamp(-30.0, 30.0)
-    return 1.0 - (cap - 1.0) * torch.expm1(-raw) / (1.0 + (cap - 1.0) * torch.exp(-raw))
+    less = torch.expm1(-raw.clamp(-30.0, 30.0))  # e - 1
+    return 1.0 - less / (less + cap / (cap - 1.0))
 
 
 def paper_gain(raw: Tensor, cap: float = math.inf) -> Tensor:
@@ -49,7 +50,7 @@ def paper_gain(raw: Tensor, cap: float = math.inf) -> Tensor:
     >>> paper_gain(torch.tensor([-50.0, 50.0]), 2.0)
     tensor([1., 2.])
     """
-    return (1.0 + torch.nn.functional.softplus(raw)).clamp_max(cap)
+    return (1.0 + F.softplus(raw)).clamp_max(cap)
 
 
 def power_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
@@ -62,6 +63,15 @@ def power_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
     return base * torch.exp(slope * torch.log1p(spread))
 
 
+def learned_temperature(spread: Tensor, log_base: Tensor, slope: Tensor) -> Tensor:
+    """:func:`power_temperature` by the logarithm of T, which may be any number.
+
+    >>> learned_temperature(torch.tensor([0.0, 3.0]), torch.tensor(0.0), torch.tensor(0.5))
+    tensor([1., 2.])
+    """
+    return power_temperature(spread, log_base.exp(), slope)
+
+
 def linear_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
     """The paper's temperature: tau = T_min + beta * spread; 0 only for a constant bag with T_min = 0.
 
@@ -71,13 +81,13 @@ def linear_temperature(spread: Tensor, base: Tensor, slope: Tensor) -> Tensor:
     return base + slope * spread
 
 
-def constant_temperature(spread: Tensor) -> Tensor:
-    """tau = 1 whatever the spread: plain softmax.
+def given_temperature(spread: Tensor, temperature: Tensor) -> Tensor:
+    """tau as it is given, one a bag, whatever the spread.
 
-    >>> constant_temperature(torch.tensor([0.0, 3.0]))
-    tensor([1., 1.])
+    >>> given_temperature(torch.tensor([0.0, 3.0]), torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
     """
-    return torch.ones_like(spread)
+    return temperature.to(spread.dtype)
 
 
 def sharpness(tau: Tensor) -> Tensor:
@@ -117,8 +127,10 @@ class Gain(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         """Gamma, in float32 or better."""
-        hidden = self.hidden(mean.to(self.hidden.weight.dtype))
-        raw = self.out(torch.tanh(hidden) if self.form == "free" else torch.relu(hidden)).squeeze(-1).to(mean.dtype)
+        first, last = self.hidden, self.out
+        hidden = F.linear(mean.to(first.weight.dtype), first.weight, first.bias)
+        hidden = torch.tanh(hidden) if self.form == "free" else torch.relu(hidden)
+        raw = F.linear(hidden, last.weight, last.bias).squeeze(-1).to(mean.dtype)
         return free_gain(raw, self.cap) if self.form == "free" else paper_gain(raw, self.cap)
 
     def extra_repr(self) -> str:
@@ -164,13 +176,12 @@ class Temperature(nn.Module):
             self.slope = nn.Parameter(torch.zeros(heads or 1))
 
     def law(self, like: Tensor) -> tuple[Law, tuple[Tensor, ...]]:
-        """The law and its parameters, scalars or (heads, 1), on the device of ``like`` and in float32 or better."""
+        """The law and its parameters, (1,) or (heads, 1), on the device of ``like`` and in float32 or better."""
         dtype = torch.promote_types(like.dtype, torch.float32)
         if self.fixed is not None:
-            return linear_temperature, tuple(torch.tensor(x, dtype=dtype, device=like.device) for x in self.fixed)
-        shape = () if self.heads is None else (self.heads, 1)
-        base, slope = (parameter.to(dtype).view(shape) for parameter in (self.log_base, self.slope))
-        return power_temperature, (base.exp(), slope)
+            return linear_temperature, tuple(torch.tensor([x], dtype=dtype, device=like.device) for x in self.fixed)
+        parameters = self.log_base.to(dtype), self.slope.to(dtype)
+        return learned_temperature, tuple(x if self.heads is None else x.unsqueeze(1) for x in parameters)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for name in ("log_base", "slope"):  # files of 0.1 hold scalars
@@ -235,7 +246,7 @@ class Extrapolation(nn.Module):
 
     def law(self, like: Tensor) -> tuple[Law, tuple[Tensor, ...]]:
         """tau = law(sigma / divisor, *parameters)."""
-        return (constant_temperature, ()) if self.temperature is None else self.temperature.law(like)
+        return (_constant_temperature, ()) if self.temperature is None else self.temperature.law(like)
 
     def tau(self, sigma: Tensor) -> Tensor:
         """The temperature from the dispersion, of equal shape: (bags,), or (bags, heads, queries) with heads."""
@@ -244,10 +255,15 @@ class Extrapolation(nn.Module):
 
     def penalty(self, gamma: Tensor, real: Tensor | None = None) -> Penalty:
         """lambda sum_s (gamma_s - 1)^2 and the number of terms, over those that ``real`` (boolean) says there are."""
+        squares = (gamma - 1.0).square()
         if real is None:
-            real = torch.ones_like(gamma, dtype=torch.bool)
-        squares = torch.where(real, (gamma - 1.0).square(), 0.0)
+            return Penalty(self.penalty_weight * squares.sum(), gamma.new_full((), gamma.numel()))
+        squares = torch.where(real, squares, 0.0)
         return Penalty(self.penalty_weight * squares.sum(), real.expand_as(gamma).sum().to(gamma.dtype))
+
+
+def _constant_temperature(spread: Tensor) -> Tensor:
+    return torch.ones_like(spread)
 
 
 def _check_form(residual: Residual, temperature: TemperatureForm, cap: float, scale: Scale) -> None:

@@ -7,19 +7,21 @@ transformed or differentiated twice the same formulas run as plain operations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from excora.errors import InputError
-from excora.extrapolation import Law, extrapolate
+from excora.extrapolation import Law, extrapolate, given_temperature
 from excora.functional import at_least_float32, check_bags, full_precision
-from excora.kernels import passes
-from excora.kernels.formulas import Attended, plain
-from excora.kernels.function import Attend, Plan, fast_passes, plain_blocks
+from excora.kernels import closed_form
+from excora.kernels.formulas import Attended, Box, plain
+from excora.kernels.function import Attend, Plan, attended, fastest, plain_blocks
 from excora.ragged import Block, Ragged
 
-#: Numbers in one block of bags where several passes of torch operations read it: 4 MB, which stay in the cache.
+#: Numbers in one block of bags where several torch operations read it: 4 MB, which stay in the cache.
 CHUNK = 1 << 20
 
 
@@ -32,27 +34,34 @@ def attend(
     mask: Tensor | None = None,
     keep: Tensor | None = None,
     divisor: float = 1.0,
+    scale: float = 1.0,
 ) -> Attended:
     """Attend over each bag with alpha = softmax(z / tau), tau = law(sigma / divisor, *parameters).
 
-    ``scores`` is ``(logits,)``, one per element, or ``(weight, bias)`` of a linear scorer z = h.weight + bias, which is
-    then fused. ``keep`` (like the logits, boolean) drops elements from the softmax but not from mean and dispersion.
-    No law is plain attention: tau = 1, and neither mean nor dispersion is measured.
+    ``scores`` is ``(logits,)``, one per element, or ``(weight, bias)`` of a linear scorer z = h.weight scale + bias,
+    which is then fused. ``keep`` (like the logits, boolean) drops elements from the softmax but not from mean and
+    dispersion. No law is plain attention: tau = 1, and neither mean nor dispersion is measured.
     """
-    fused_scorer = len(scores) == 2
+    linear = len(scores) == 2
     if isinstance(h, Ragged):
         flat, shape, bags, blocks = h.values, h.values.shape[:1], len(h), list(h.blocks())
     else:
         check_bags(h, mask)
         if _needs_plain(h, *scores, *parameters):
             with full_precision(h.device):
-                return plain(h, scores, law, parameters, mask, keep, divisor)
-        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask)
-    plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, fused_scorer)
-    scores = scores if fused_scorer else (scores[0].reshape(-1),)
-    run = plain_blocks if _needs_plain(flat, *scores, *parameters) else Attend.apply
-    out = Attended(*run(plan, flat.contiguous(), *scores, *parameters))
-    return out._replace(weights=out.weights.view(shape), logits=out.logits.view(shape))
+                return plain(Box(h, mask, keep, scores, law, parameters, divisor, scale))
+        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask, law)
+    plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, scale if linear else None)
+    scores = scores if linear else (scores[0].reshape(-1),)
+    inputs = (flat.contiguous(), *scores, *parameters)
+    if isinstance(h, Ragged) and _needs_plain(*inputs):
+        found: Sequence[Tensor] = plain_blocks(plan, *inputs)
+    elif torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        found = Attend.apply(plan, *inputs)
+    else:
+        found, _, _ = attended(plan, *inputs)
+    a, mean, weights, logits, tau, sigma = found[:6]
+    return Attended(a, mean, weights.view(shape), logits.view(shape), tau, sigma)
 
 
 def eca_pool(
@@ -73,13 +82,9 @@ def eca_pool(
     if logits.shape != h.shape[:2]:
         raise InputError(f"logits must have the shape {tuple(h.shape[:2])} of h's elements, got {tuple(logits.shape)}")
     tau = at_least_float32(torch.as_tensor(temperature, device=h.device)).expand(h.shape[0])
-    out = attend(h, (logits,), _given, (tau,), mask=mask)
+    out = attend(h, (logits,), given_temperature, (tau,), mask=mask)
     gain = torch.as_tensor(gamma, device=h.device).expand(h.shape[0]).unsqueeze(1)
     return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
-
-
-def _given(spread: Tensor, temperature: Tensor) -> Tensor:
-    return temperature.to(spread.dtype)
 
 
 def _needs_plain(*tensors: Tensor) -> bool:
@@ -90,11 +95,11 @@ def _needs_plain(*tensors: Tensor) -> bool:
     return dual or any(t.device.type == "meta" or type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
 
 
-def _blocks(h: Tensor, mask: Tensor | None) -> list[Block]:
+def _blocks(h: Tensor, mask: Tensor | None, law: Law | None) -> list[Block]:
     """A padded batch in blocks of bags: one, unless smaller ones stay in the cache while several passes read them."""
     bags, elements, dim = h.shape
     step = max(bags, 1)
-    if h.device.type == "cpu" and fast_passes(h.dtype, h.device) is passes:
+    if h.device.type == "cpu" and fastest(h.dtype, h.device, law) is closed_form:
         # Not too many: every operation wakes torch's threads, which takes long on a busy machine.
         fewest = 1 if torch.get_num_threads() == 1 else -(-bags // 8)
         step = max(CHUNK // max(elements * dim, 1), fewest, 1)

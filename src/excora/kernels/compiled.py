@@ -1,170 +1,96 @@
-"""The four passes of :mod:`excora.kernels.passes` compiled by numba: each reads ``h`` once, and nothing is copied.
+"""Attention over a box of bags, compiled by numba: bag by bag, which is in the cache when it is read again.
 
-Optional (``pip install 'excora[fast]'``), for float32 on a CPU. A bag is cut into pieces of rows; pieces are shared out
-among as many threads as torch uses, and their sums are added in a fixed order: results do not depend on the threads.
-Padding is never read. Compiled at the first call and kept in a cache on disk.
+Optional (``pip install 'excora[fast]'``), for float32 on a CPU: :func:`forward` and :func:`backward` are those of
+:mod:`excora.kernels.closed_form`, which has the formulas. Nothing is copied, and padding is never read. Bags are shared
+out among as many threads as torch uses; results do not depend on their number. Compiled at the first call (some ten
+seconds) and kept in a cache on disk.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from excora.functional import element_count
+from excora.extrapolation import (
+    Law,
+    given_temperature,
+    learned_temperature,
+    linear_temperature,
+)
+from excora.kernels import loops
+from excora.kernels.closed_form import Gradients, Result
+from excora.kernels.formulas import Attended, Box
 
-#: Numbers in one piece of a bag: 256 KB, which stays in the cache of a core.
-PIECE = 1 << 16
 #: Below this many numbers a second thread costs more than it saves.
 WORTH_SHARING = 1 << 19
-
-_ZERO = np.float32(0.0)
-_NONE = np.ones((1, 1), dtype=np.bool_)
+_NOTHING, _NO_MASK = np.zeros((1, 1), dtype=np.float32), np.ones((1, 1), dtype=np.bool_)
 
 
-def _compile(function: Callable[..., None]) -> Callable[..., None]:
-    # Sums may be reordered, so that they run in vectors; NaN and infinity keep their meaning.
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # nowhere to keep a cache
-        return numba.njit(**options)(function)
+_LAWS: dict[Law | None, int] = {
+    None: loops.CONSTANT,
+    given_temperature: loops.LINEAR,
+    linear_temperature: loops.LINEAR,
+    learned_temperature: loops.POWER,
+}
 
 
-@_compile
-def _survey(first, last, rows, h, weight, real, masked, shift, logits, sums, squares):  # type: ignore[no-untyped-def]
-    _, elements, dim = h.shape
-    for piece in range(first, last):
-        bag, part = piece // sums.shape[1], piece % sums.shape[1]
-        origin, total, square = shift[bag], sums[bag, part], 0.0
-        total[:] = _ZERO
-        for i in range(part * rows, min(part * rows + rows, elements)):
-            if masked and not real[bag, i]:
-                if weight.size:
-                    logits[bag, i] = _ZERO
-                continue
-            x = h[bag, i]
-            if weight.size:
-                z = _ZERO
-                for j in range(dim):
-                    z += x[j] * weight[j]
-                logits[bag, i] = z
-            row = _ZERO
-            for j in range(dim):
-                v = x[j] - origin[j]
-                total[j] += v
-                row += v * v
-            square += row
-        squares[bag, part] = square
+def knows(law: Law | None) -> bool:
+    """Whether this law is compiled."""
+    return law in _LAWS
 
 
-@_compile
-def _weigh(first, last, rows, h, shift, coefficients, sums):  # type: ignore[no-untyped-def]
-    _, elements, dim = h.shape
-    for piece in range(first, last):
-        bag, part = piece // sums.shape[1], piece % sums.shape[1]
-        origin, total = shift[bag], sums[bag, part]
-        total[:] = _ZERO
-        for i in range(part * rows, min(part * rows + rows, elements)):
-            c = coefficients[bag, i]
-            if c != _ZERO:
-                x = h[bag, i]
-                for j in range(dim):
-                    total[j] += c * (x[j] - origin[j])
+def forward(box: Box) -> Result:
+    """As :func:`excora.kernels.closed_form.forward`."""
+    h, linear = box.h, box.weight is not None
+    bags, elements, dim = h.shape
+    wide = [h.new_empty(bags, dim) for _ in range(4)]  # attended, mean, shift, offset
+    weights, tau, sigma = h.new_empty(bags, elements), h.new_empty(bags), h.new_empty(bags)
+    logits = h.new_empty(bags, elements) if linear else box.scores[0].contiguous()
+    scorer: tuple[Any, ...] = (False, _NOTHING[0], np.float32(1.0), np.float32(0.0))
+    if linear:
+        scorer = (True, *_arrays(box.scores[0]), np.float32(box.scale), np.float32(box.scores[1].item()))
+    out = _arrays(wide[0], wide[1], weights, logits, tau, sigma, wide[2], wide[3])
+    _run(loops.forward, h, *_arrays(h), *_mask(box.real), *_mask(box.keep), *scorer, *_law(box), *out)
+    return Result(Attended(wide[0], wide[1], weights, logits, tau, sigma), wide[2], wide[3])
 
 
-@_compile
-def _project(first, last, rows, h, shift, vector, real, masked, out):  # type: ignore[no-untyped-def]
-    _, elements, dim = h.shape
-    pieces = (elements + rows - 1) // rows
-    for piece in range(first, last):
-        bag, part = piece // pieces, piece % pieces
-        origin, v = shift[bag], vector[bag]
-        for i in range(part * rows, min(part * rows + rows, elements)):
-            found = _ZERO
-            if not masked or real[bag, i]:
-                x = h[bag, i]
-                for j in range(dim):
-                    found += (x[j] - origin[j]) * v[j]
-            out[bag, i] = found
+def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
+    """As :func:`excora.kernels.closed_form.backward`."""
+    h, linear = box.h, box.weight is not None
+    g_a, g_mu, g_alpha, g_z, g_tau, g_sigma = (None if g is None else _arrays(g)[0] for g in grads)
+    nothing = np.zeros((1, h.shape[2]), dtype=np.float32)
+    given = [nothing if g_a is None else g_a, *(_NOTHING if g is None else g for g in (g_mu, g_alpha, g_z))]
+    given += [_NOTHING[0] if g is None else g for g in (g_tau, g_sigma)]
+    d_z, d_weight = h.new_empty(h.shape[:2]), h.new_empty(len(h), h.shape[2])
+    d_base, d_slope = h.new_zeros(len(h)), h.new_zeros(len(h))
+    scorer = (linear, _arrays(box.scores[0] * box.scale)[0] if linear else nothing[0])
+    law, _, slope, _ = _law(box)
+    saved = _arrays(*result.found[2:], result.shift, result.offset)
+    target = (out is not None, _NOTHING[None] if out is None else out.numpy())
+    _run(
+        loops.backward, h, *_arrays(h), *_mask(box.real), *scorer, law, slope, box.divisor, *saved,
+        *given, g_a is not None, g_mu is not None, g_alpha is not None, g_z is not None,
+        *_arrays(d_z, d_weight, d_base, d_slope), *target,
+    )  # fmt: skip
+    pairs = zip(box.parameters, (d_base, d_slope), strict=False)
+    parameters = tuple((d if x.numel() > 1 else d.sum()).to(x.dtype).view_as(x) for x, d in pairs)
+    return Gradients(d_z, d_weight.sum(0) * box.scale if linear else None, parameters)
 
 
-@_compile
-def _gradient(  # type: ignore[no-untyped-def]
-    first, last, rows, h, shift, rate, alpha, pull, slope, weight, constant, real, masked, out
-):
-    _, elements, dim = h.shape
-    pieces = (elements + rows - 1) // rows
-    for piece in range(first, last):
-        bag, part = piece // pieces, piece % pieces
-        origin, p, c = shift[bag], pull[bag], constant[bag]
-        for i in range(part * rows, min(part * rows + rows, elements)):
-            target = out[bag, i]
-            if masked and not real[bag, i]:
-                target[:] = _ZERO
-                continue
-            x, r, a, s = h[bag, i], rate[bag, i], alpha[bag, i], slope[bag, i]
-            for j in range(dim):
-                target[j] = r * (x[j] - origin[j]) + a * p[j] + s * weight[j] + c[j]
+def _law(box: Box) -> tuple[int, Any, Any, float]:
+    """Which law, its base and slope as arrays of one number or one a bag, and the divisor of sigma."""
+    base, slope = (x.detach().float().reshape(-1).contiguous().numpy() for x in (*box.parameters, *_ABSENT)[:2])
+    return _LAWS[box.law], base, slope, box.divisor
 
 
-def survey(h: Tensor, weight: Tensor | None, real: Tensor | None, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As :func:`excora.kernels.passes.survey`."""
-    rows, pieces = _cut(h)
-    logits = h.new_empty(h.shape[:2] if weight is not None else (0, 0))
-    sums = h.new_empty(len(h), pieces, h.shape[2])
-    squares = h.new_empty(len(h), pieces, dtype=torch.float64)
-    weight = h.new_empty(0) if weight is None else weight
-    _run(_survey, h, rows, pieces, *_arrays(h, weight), *_mask(real), *_arrays(shift, logits, sums, squares))
-    count = element_count(h, real, h.shape[1])
-    offset = sums.sum(1) / count
-    # In float64, as numbers of one size are subtracted: there are few of them.
-    variance = squares.sum(1) / count.squeeze(1) - offset.double().square().sum(1)
-    return logits, offset, variance.clamp_min(0.0).float()
-
-
-def weigh(h: Tensor, shift: Tensor, coefficients: Tensor) -> Tensor:
-    """As :func:`excora.kernels.passes.weigh`, by way of sum_i c_i (h_i - shift) + shift sum_i c_i."""
-    rows, pieces = _cut(h)
-    sums = h.new_empty(len(h), pieces, h.shape[2])
-    _run(_weigh, h, rows, pieces, *_arrays(h, shift, coefficients, sums))
-    return torch.addcmul(sums.sum(1), shift, coefficients.sum(1, keepdim=True))
-
-
-def project(h: Tensor, shift: Tensor, vector: Tensor, real: Tensor | None) -> Tensor:
-    """As :func:`excora.kernels.passes.project`."""
-    out = h.new_empty(h.shape[:2])
-    _run(_project, h, *_cut(h), *_arrays(h, shift, vector), *_mask(real), *_arrays(out))
-    return out
-
-
-def gradient(
-    h: Tensor,
-    shift: Tensor,
-    rate: Tensor,
-    alpha: Tensor,
-    pull: Tensor,
-    slope: Tensor,
-    weight: Tensor,
-    constant: Tensor,
-    real: Tensor | None,
-    out: Tensor,
-) -> None:
-    """As :func:`excora.kernels.passes.gradient`."""
-    arrays = _arrays(h, shift, rate, alpha, pull, slope, weight, constant)
-    _run(_gradient, h, *_cut(h), *arrays, *_mask(real), *_arrays(out))
-
-
-def _cut(h: Tensor) -> tuple[int, int]:
-    """Rows in a piece of a bag, and pieces a bag has."""
-    rows = max(PIECE // max(h.shape[2], 1), 1)
-    return rows, -(-h.shape[1] // rows)
+_ABSENT = (torch.zeros(1), torch.zeros(1))
 
 
 def _arrays(*tensors: Tensor) -> list[Any]:
@@ -172,8 +98,8 @@ def _arrays(*tensors: Tensor) -> list[Any]:
     return [tensor.detach().contiguous().numpy() for tensor in tensors]
 
 
-def _mask(real: Tensor | None) -> tuple[Any, bool]:
-    return (_NONE, False) if real is None else (real.contiguous().numpy(), True)
+def _mask(mask: Tensor | None) -> tuple[Any, bool]:
+    return (_NO_MASK, False) if mask is None else (mask.contiguous().numpy(), True)
 
 
 _workers: ThreadPoolExecutor | None = None
@@ -187,17 +113,17 @@ def _forget_workers() -> None:
 os.register_at_fork(after_in_child=_forget_workers)
 
 
-def _run(kernel: Callable[..., None], h: Tensor, rows: int, pieces: int, *arrays: Any) -> None:
-    """All pieces of all bags, shared out among the threads torch would use."""
+def _run(kernel: Callable[..., None], h: Tensor, *arguments: Any) -> None:
+    """All bags, shared out among the threads torch would use."""
     global _workers  # noqa: PLW0603
-    total, threads = len(h) * pieces, torch.get_num_threads()
-    if threads == 1 or total < threads or h.numel() < WORTH_SHARING:
-        kernel(0, total, rows, *arrays)
+    bags, threads = len(h), min(torch.get_num_threads(), len(h))
+    if threads <= 1 or h.numel() < WORTH_SHARING:
+        kernel(0, bags, *arguments)
         return
     if _workers is None:
         _workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="excora")
-    cuts = [total * k // threads for k in range(threads + 1)]
-    others = [_workers.submit(kernel, cuts[k], cuts[k + 1], rows, *arrays) for k in range(1, threads)]
-    kernel(cuts[0], cuts[1], rows, *arrays)
+    cuts = [bags * k // threads for k in range(threads + 1)]
+    others = [_workers.submit(kernel, a, b, *arguments) for a, b in itertools.pairwise(cuts[1:])]
+    kernel(0, cuts[1], *arguments)
     for other in others:
         other.result()

@@ -1,7 +1,8 @@
-"""The formulas of attention pooling, once: in plain operations they are the reference, on fast passes the forward.
+"""The formulas of attention pooling on one box of bags, in plain operations: differentiable to any order.
 
 Symbols: h_i element, mu mean, sigma dispersion, z logits, tau temperature, u = (z - max z) / tau, alpha = softmax(u),
-a = sum_i alpha_i h_i.
+a = sum_i alpha_i h_i. Two modules compute the same faster, with a gradient of their own, and are tested against this
+one: :mod:`excora.kernels.closed_form` in torch operations, :mod:`excora.kernels.compiled` by numba.
 """
 
 from __future__ import annotations
@@ -13,8 +14,34 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import COLD, Law
-from excora.functional import at_least_float32, blank_padding, masked_softmax, safe_sqrt
-from excora.kernels import passes
+from excora.functional import at_least_float32, blank_padding, element_count, masked_softmax, safe_sqrt
+
+
+class Box(NamedTuple):
+    """Bags of one length, padded: what attention over them depends on."""
+
+    h: Tensor  #: (bags, elements, dim), in float32 or better
+    real: Tensor | None  #: (bags, elements), False for padding; None: all are real
+    keep: Tensor | None  #: (bags, elements), False: dropped from the softmax, yet in mean and dispersion
+    scores: tuple[Tensor, ...]  #: (weight, bias) of a linear scorer z = h.weight scale + bias, or (logits,)
+    law: Law | None  #: tau = law(sigma / divisor, *parameters); None: tau = 1, and neither mean nor dispersion
+    parameters: tuple[Tensor, ...]  #: each one number, or one a bag
+    divisor: float = 1.0
+    scale: float = 1.0
+
+    @property
+    def weight(self) -> Tensor | None:
+        """The linear scorer's, (dim,), without its scale."""
+        return self.scores[0] if len(self.scores) == 2 else None
+
+    @property
+    def valid(self) -> Tensor | None:
+        """The elements that the softmax may weigh."""
+        return self.real if self.keep is None else self.keep if self.real is None else self.real & self.keep
+
+    def blanked(self) -> Box:
+        """The same with zeros in padding."""
+        return self._replace(h=blank_padding(self.h, self.real))
 
 
 class Attended(NamedTuple):
@@ -28,56 +55,31 @@ class Attended(NamedTuple):
     dispersion: Tensor  #: sigma, (bags,)
 
 
-def formulas(
-    h: Tensor,
-    scores: tuple[Tensor, ...],
-    law: Law | None,
-    parameters: tuple[Tensor, ...],
-    real: Tensor | None,
-    valid: Tensor | None,
-    divisor: float,
-    survey: Callable[..., tuple[Tensor, Tensor, Tensor]] = passes.exact_survey,
-    weigh: Callable[..., Tensor] = passes.weigh,
-) -> tuple[Attended, Tensor, Tensor]:
-    """One box of bags, a formula a line; also a real element of each bag, and mu minus that element.
+#: Raw logits, mu - shift and mean_i ||h_i - mu||^2 of a box; shift is a real element.
+Survey = Callable[[Box, Tensor], tuple[Tensor, Tensor, Tensor]]
 
-    ``real`` are the elements of a bag, ``valid`` those of them that the softmax may weigh. Without a law tau is 1, and
-    mean and dispersion, which nobody asks for then, are 0. With the default passes, differentiable to any order.
-    """
-    weight = scores[0] if len(scores) == 2 else None
-    shift = first_element(h, real)
-    if law is None:
-        logits = h.new_empty(0) if weight is None else h @ weight
+
+def plain(box: Box) -> Attended:
+    """The formulas, whatever stands in padding and whatever the precision of the input."""
+    h = at_least_float32(box.h)
+    return formulas(box._replace(h=h, scores=tuple(x.to(h.dtype) for x in box.scores)).blanked())[0]
+
+
+def formulas(box: Box, survey: Survey | None = None) -> tuple[Attended, Tensor, Tensor]:
+    """A formula a line; also the shift, a real element of each bag, and mu - shift, (bags, dim) each."""
+    shift = first_element(box.h, box.real)
+    if box.law is None:
+        logits = raw_logits(box)
         mean = offset = torch.zeros_like(shift)
         sigma, tau = torch.zeros_like(shift[:, 0]), torch.ones_like(shift[:, 0])
     else:
-        logits, offset, variance = survey(h, weight, real, shift)
+        logits, offset, variance = (survey or exact_survey)(box, shift)
         mean, sigma = shift + offset, safe_sqrt(variance)
-        tau = law(sigma / divisor, *parameters).to(h.dtype)
-    logits = scores[0] if weight is None else logits + scores[1]
-    weights = masked_softmax(scaled_logits(logits, tau, valid), valid)
-    attended = weigh(h, shift, weights)
+        tau = box.law(sigma / box.divisor, *box.parameters).to(box.h.dtype)
+    logits = box.scores[0] if box.weight is None else logits * box.scale + box.scores[1]
+    weights = soften(logits, tau, box.valid)
+    attended = torch.bmm(weights.unsqueeze(1), box.h).squeeze(1)
     return Attended(attended, mean, weights, logits, tau, sigma), shift, offset
-
-
-def plain(
-    h: Tensor,
-    scores: tuple[Tensor, ...],
-    law: Law | None,
-    parameters: tuple[Tensor, ...],
-    mask: Tensor | None,
-    keep: Tensor | None,
-    divisor: float,
-) -> Attended:
-    """:func:`formulas` on a padded batch, whatever stands in its padding, in float32 or better."""
-    h = blank_padding(at_least_float32(h), mask)
-    scores = tuple(score.to(h.dtype) for score in scores)
-    return formulas(h, scores, law, parameters, mask, both(mask, keep), divisor)[0]
-
-
-def both(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
-    """The conjunction of two masks either of which may be absent."""
-    return mask if keep is None else keep if mask is None else mask & keep
 
 
 def first_element(h: Tensor, real: Tensor | None) -> Tensor:
@@ -91,8 +93,34 @@ def first_element(h: Tensor, real: Tensor | None) -> Tensor:
     return h.gather(1, place).squeeze(1).masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
-def scaled_logits(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:
-    """u = (z - max z) / tau over the valid elements, finite for every tau >= 0; zero (uniform) where tau = 0."""
+def exact_survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """By way of h - shift, which keeps the digits of a homogeneous bag far from zero."""
+    return raw_logits(box), *centred(box.h, share(box), shift)
+
+
+def raw_logits(box: Box) -> Tensor:
+    """h_i . weight; empty without a linear scorer."""
+    return box.h.new_empty(0) if box.weight is None else box.h @ box.weight
+
+
+def share(box: Box) -> Tensor:
+    """1 / n of each real element, 0 of padding: (bags, elements)."""
+    ones = box.h.new_ones(box.h.shape[:2]) if box.real is None else box.real.to(box.h.dtype)
+    return ones / element_count(box.h, box.real, box.h.shape[1])
+
+
+def centred(h: Tensor, share: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """mu - shift = sum_i share_i (h_i - shift), and sum_i share_i ||h_i - mu||^2."""
+    near = h - shift.unsqueeze(1)
+    offset = torch.bmm(share.unsqueeze(1), near).squeeze(1)
+    return offset, (share * (near - offset.unsqueeze(1)).square().sum(2)).sum(1)
+
+
+def soften(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:
+    """alpha = softmax(u), u = (z - max z) / tau, over the valid elements: (bags, elements); uniform where tau = 0.
+
+    Finite for every tau >= 0; zero in a bag without a valid element.
+    """
     if logits.shape[1] == 0:
         return logits
     tau = tau.unsqueeze(1)
@@ -103,4 +131,4 @@ def scaled_logits(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:
         gap = (logits - top).masked_fill(~valid, 0.0)
     warm = tau > COLD
     # exp(-1e4) is 0 in every format: limiting the gap changes no weight and keeps gap / tau^2 finite in the gradient.
-    return torch.where(warm, torch.maximum(gap, -1e4 * tau) / torch.where(warm, tau, 1.0), 0.0)
+    return masked_softmax(torch.where(warm, torch.maximum(gap, -1e4 * tau) / torch.where(warm, tau, 1.0), 0.0), valid)

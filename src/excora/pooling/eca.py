@@ -93,9 +93,8 @@ class ECAPool(Pool):
         elements = h.values if isinstance(h, Ragged) else h
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         ours = self.extrapolation
-        out = attend(
-            h, scores_of(self.scorer, h, mask), *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor
-        )
+        scores, scale = scores_of(self.scorer, h, mask)
+        out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
         gamma = ours.gamma(out.mean)
         value = extrapolate(out.mean, out.attended, gamma.unsqueeze(1)).to(elements.dtype)
         details = {

@@ -64,14 +64,14 @@ class LinearScorer(nn.Module):
         self.weight = nn.Parameter(start.weight.detach().squeeze(0))
         self.bias = nn.Parameter(start.bias.detach())
 
-    def scaled(self) -> tuple[Tensor, Tensor]:
-        """(w / sqrt(dim), b), the weight and bias of the same scorer without a scale."""
-        return self.weight / math.sqrt(self.dim), self.bias.squeeze(0)
+    @property
+    def scale(self) -> float:
+        """1 / sqrt(dim)."""
+        return 1.0 / math.sqrt(self.dim)
 
     def forward(self, h: Tensor) -> Tensor:
         """Logits."""
-        weight, bias = self.scaled()
-        return h @ weight + bias
+        return h @ self.weight * self.scale + self.bias
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         old = state_dict.get(prefix + "weight")
@@ -105,21 +105,22 @@ class SoftmaxPool(Pool):
         """Pool each bag: see :class:`Pooled`."""
         self.check(h, mask)
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
-        out = attend(h, scores_of(self.scorer, h, mask), None, (), mask=mask, keep=keep)
+        scores, scale = scores_of(self.scorer, h, mask)
+        out = attend(h, scores, None, (), mask=mask, keep=keep, scale=scale)
         dtype = h.values.dtype if isinstance(h, Ragged) else h.dtype
         return Pooled(out.attended.to(dtype), out.weights, _no_penalty(out.weights), {"logits": out.logits})
 
 
-def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[Tensor, ...]:
-    """What :func:`excora.kernels.attend.attend` takes: a linear scorer's weight and bias, to be fused, or logits."""
-    hooks = (getattr(scorer, f"_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre"))
-    if "forward" not in vars(scorer) and not any(hooks):
+def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[tuple[Tensor, ...], float]:
+    """Scores and scale as ``attend`` takes them: a linear scorer's weight and bias, to be fused, or else logits."""
+    hooks = scorer._forward_hooks or scorer._forward_pre_hooks or scorer._backward_hooks or scorer._backward_pre_hooks
+    if not hooks and "forward" not in vars(scorer):
         if type(scorer) is LinearScorer:
-            return scorer.scaled()
+            return (scorer.weight, scorer.bias), scorer.scale
         if type(scorer) is nn.Linear and scorer.out_features == 1:
-            bias = scorer.weight.new_zeros(()) if scorer.bias is None else scorer.bias.squeeze(0)
-            return scorer.weight.squeeze(0), bias
-    return (score(scorer, h.values if isinstance(h, Ragged) else blank_padding(h, mask)),)
+            bias = scorer.weight.new_zeros(1) if scorer.bias is None else scorer.bias
+            return (scorer.weight.squeeze(0), bias), 1.0
+    return (score(scorer, h.values if isinstance(h, Ragged) else blank_padding(h, mask)),), 1.0
 
 
 class GatedScorer(nn.Module):

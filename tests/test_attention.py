@@ -82,9 +82,10 @@ def check_oracle(layer: ExtrapolativeAttention, masks: dict[str, Any], queries: 
     grow = ((0, 0), (0, 0), (0, 0), (0, extra))
     seen, bias = np.pad(seen, grow, constant_values=True), np.pad(bias, grow)
     state = {name: x.double().numpy() for name, x in layer.state_dict().items()}
+    ours = layer.extrapolation
     wanted = attention(
-        state, *(x.numpy() for x in inputs), heads=HEADS, seen=seen, bias=bias, cap=layer.cap, scale=layer.scale,
-        fixed=layer.fixed_temperature,
+        state, *(x.numpy() for x in inputs), heads=HEADS, seen=seen, bias=bias, cap=ours.gain.cap,
+        scale="paper" if ours.divisor == 1.0 else "sqrt_dim", fixed=ours.temperature.fixed,
     )  # fmt: skip
     for need in (False, True):
         given_inputs = inputs if layer.batch_first else [x.transpose(0, 1) for x in inputs]
@@ -99,7 +100,7 @@ def check_oracle(layer: ExtrapolativeAttention, masks: dict[str, Any], queries: 
             np.testing.assert_allclose(np.broadcast_to(x.numpy(), some.shape)[some], wanted[2][name][some], atol=1e-10)
     deviation = (wanted[2]["gamma"] - 1.0) ** 2
     each = np.isfinite(deviation)[..., : layer.last_details["gamma"].shape[-1]]
-    sums = layer.penalty_weight * np.nansum(deviation[..., : each.shape[-1]]), each.sum()
+    sums = ours.penalty_weight * np.nansum(deviation[..., : each.shape[-1]]), each.sum()
     np.testing.assert_allclose([x.item() for x in layer.last_penalty], sums, rtol=1e-9)
 
 
@@ -220,9 +221,26 @@ def test_old_checkpoints_load_strictly_and_reset_the_extrapolation() -> None:
     assert all((p == 0).all() for p in new.extrapolation_parameters())
     new.load_state_dict(trained, strict=True)
     torch.testing.assert_close(dict(new.state_dict()), dict(trained))
-    partial = {name: x for name, x in trained.items() if name != "gain_bias"}
-    with pytest.raises(RuntimeError, match="gain_bias"):
+    partial = {name: x for name, x in trained.items() if name != "extrapolation.gain.bias"}
+    with pytest.raises(RuntimeError, match=r"Missing key.*extrapolation.gain.bias"):
         new.load_state_dict(partial, strict=True)
+
+
+def test_a_state_dict_of_version_0_1_loads_strictly() -> None:
+    """There the parameters of gain and temperature stood on the layer itself."""
+    names = {
+        "gain_weight": "gain.weight", "gain_bias": "gain.bias",
+        "log_temperature": "temperature.log_base", "temperature_slope": "temperature.slope",
+    }  # fmt: skip
+    for host, prefix in ((lambda x: x, ""), (lambda x: nn.ModuleDict({"deep": nn.Sequential(x)}), "deep.0.")):
+        trained, fresh = away(ExtrapolativeAttention(DIM, HEADS)), ExtrapolativeAttention(DIM, HEADS)
+        old = host(trained).state_dict()
+        for before, now in names.items():
+            old[prefix + before] = old.pop(f"{prefix}extrapolation.{now}")
+        given = list(old)
+        host(fresh).load_state_dict(old, strict=True)
+        assert list(old) == given
+        torch.testing.assert_close(dict(fresh.state_dict()), dict(trained.state_dict()), rtol=0, atol=0)
 
 
 def test_switches_copies_and_penalty() -> None:

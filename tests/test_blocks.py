@@ -9,6 +9,7 @@ import torch
 from oracles.rows import randomised
 from torch import Tensor, nn
 
+from excora.extrapolation import Extrapolation
 from excora.models import blocks
 from excora.models.blocks import FeedForward, attend, kept
 from excora.models.ft_transformer import ReadOut
@@ -37,7 +38,7 @@ def test_attention_under_dropout_is_attention_with_those_weights_dropped(monkeyp
 
 def test_the_read_out_under_dropout_scales_what_is_left_of_the_residual():
     """m + gamma (a - m), where the weights of a need not sum to 1."""
-    pool = ReadOut(6, 2, attention_dropout=0.4, extrapolation=blocks.Extrapolation(6)).double()
+    pool = ReadOut(6, 2, attention_dropout=0.4, extrapolation=Extrapolation(6)).double()
     pool = randomised(pool, std=0.6)
     h = torch.randn(3, 5, 6).double()
     torch.manual_seed(1)

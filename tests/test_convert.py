@@ -34,7 +34,7 @@ def set_gamma(model: nn.Module, gamma: float) -> None:
     """gamma = 4 / (1 + 3 exp(-raw)), solved for raw, in every attention layer."""
     for module in model.modules():
         if isinstance(module, ExtrapolativeAttention):
-            nn.init.constant_(module.gain_bias, -math.log((4.0 / gamma - 1.0) / 3.0))
+            nn.init.constant_(module.extrapolation.gain.bias, -math.log((4.0 / gamma - 1.0) / 3.0))
 
 
 class Host(nn.Module):

@@ -227,6 +227,17 @@ def test_a_model_comes_back_from_json_and_safetensors(embeddings):
     assert torch.equal(model(x).prediction, again(x).prediction)
 
 
+def test_a_state_dict_of_version_0_1_loads():
+    """Its temperatures were scalars."""
+    inputs, x = Inputs(targets=1, numeric=3), table(6, 3)
+    model = randomised(FTTransformer(inputs, dim=8, heads=2, attention="eca", where="all").double()).eval()
+    old = {name: p.view(()) if ".temperature." in name else p for name, p in model.state_dict().items()}
+    assert sum(p.dim() == 0 for p in old.values()) == 4
+    fresh = FTTransformer(inputs, dim=8, heads=2, attention="eca", where="all").double().eval()
+    fresh.load_state_dict(old, strict=True)
+    assert torch.equal(fresh(x).prediction, model(x).prediction)
+
+
 def test_weight_decay_leaves_out_what_the_reference_leaves_out():
     model = FTTransformer(Inputs(targets=1, numeric=28), dim=256, blocks=3, heads=8, attention="eca")
     free = {id(p) for p in model.decay_free()}

@@ -8,21 +8,97 @@ Both start at exactly 1, where the layer is nn.MultiheadAttention up to rounding
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from excora import functional
 from excora.errors import InputError
-from excora.functional import check_form, free_gain, linear_temperature, masked_softmax, paper_gain, power_temperature
+from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate, sharpness
+from excora.functional import masked_softmax
 from excora.reduce import Penalty
-from excora.tiles import COLD
-from excora.visibility import ValueStatistics, Visibility, each, read_masks, value_statistics, without_padded_nan
+from excora.visibility import Visibility, each, read_masks, value_statistics, without_padded_nan
 
-_EXTRAPOLATION = ("gain_weight", "gain_bias", "log_temperature", "temperature_slope")
+#: Where the parameters of gamma and tau stood in files of 0.1, and where they stand.
+_OLD_NAMES = {
+    "gain_weight": "gain.weight",
+    "gain_bias": "gain.bias",
+    "log_temperature": "temperature.log_base",
+    "temperature_slope": "temperature.slope",
+}
+
+
+class Attended(NamedTuple):
+    """What :func:`extrapolated_attention` returns."""
+
+    output: Tensor  #: (bags, heads, queries, dim)
+    weights: Tensor | None  #: (bags, heads, queries, keys), after dropout; None unless asked for
+    penalty: Penalty | None  #: of gamma, None without a gain
+    details: dict[str, Tensor]  #: gamma, temperature and dispersion, detached, (bags, heads, 1 or queries) each
+
+
+def extrapolated_attention(
+    extrapolation: Extrapolation,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Visibility,
+    *,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+) -> Attended:
+    """m + gamma (softmax(scaling q k / tau + bias) v - m), with m, gamma and tau over the keys that a query may see.
+
+    ``q`` is (bags, heads, queries, dim), ``k`` and ``v`` (bags, heads, keys, dim): repeat grouped keys and values
+    first. ``scaling`` is 1 / sqrt(dim) if None; ``dropout`` falls on the weights, which are not renormalised. Without
+    ``need_weights`` this is one call of torch's fused attention. A query that may see nothing gets zeros.
+
+    >>> q, k, v = torch.randn(3, 2, 4, 5, 8)
+    >>> everything = Visibility(None, None, None, causal=False)
+    >>> attended = extrapolated_attention(Extrapolation(8, heads=4), q, k, v, everything)
+    >>> torch.allclose(attended.output, F.scaled_dot_product_attention(q, k, v), atol=1e-6)
+    True
+    """
+    statistics = value_statistics(v, visible, q.shape[2])
+    gamma, tau = extrapolation.gamma(statistics.mean), extrapolation.tau(statistics.dispersion)
+    if extrapolation.temperature is not None:
+        q = (q * sharpness(tau).unsqueeze(-1)).to(q.dtype)
+    attend = _attend_in_the_open if need_weights else _attend_fused
+    attended, weights = attend(q, k, v, visible, scaling, dropout)
+    # A query without a visible key has m = 0: with gain 0 it gets zeros whatever the back end made of it.
+    gain = torch.where(statistics.seen, gamma, 0.0).unsqueeze(-1)
+    output = extrapolate(statistics.mean, attended, gain).to(attended.dtype)
+    penalty = None if extrapolation.gain is None else extrapolation.penalty(gamma, statistics.seen)
+    named = {"gamma": gamma, "temperature": tau, "dispersion": statistics.dispersion}
+    return Attended(output, weights, penalty, {name: x.detach() for name, x in named.items()})
+
+
+def _attend_in_the_open(
+    q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scaling: float | None, dropout: float
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(q k) v and the weights."""
+    scaling = math.sqrt(1.0 / q.shape[-1]) if scaling is None else scaling
+    seen = visible.dense(q.shape[2], k.shape[2], q.device)
+    logits = (q * scaling) @ k.transpose(2, 3)
+    weights = masked_softmax(logits if visible.bias is None else logits + visible.bias, seen)
+    if not torch.is_autocast_enabled(q.device.type):
+        weights = weights.to(logits.dtype)
+    weights = F.dropout(weights, dropout)
+    return weights @ v, weights
+
+
+def _attend_fused(
+    q: Tensor, k: Tensor, v: Tensor, visible: Visibility, scaling: float | None, dropout: float
+) -> tuple[Tensor, Tensor | None]:
+    """softmax(q k) v by torch's fused kernels, which keep the weights to themselves."""
+    causal = visible.causal and visible.keys is None
+    mask = None if causal else visible.dense(q.shape[2], k.shape[2], q.device)
+    if mask is not None and visible.bias is not None:
+        mask = torch.where(mask, visible.bias, -math.inf).to(q.dtype)
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal, scale=scaling), None
 
 
 class ExtrapolativeAttention(nn.MultiheadAttention):
@@ -52,10 +128,7 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
     (torch.Size([2, 5, 16]), torch.Size([2, 5, 5]), tensor([1.]))
     """
 
-    gain_weight: nn.Parameter | None
-    gain_bias: nn.Parameter | None
-    log_temperature: nn.Parameter | None
-    temperature_slope: nn.Parameter | None
+    extrapolation: Extrapolation
     last_penalty: Penalty | None = None
     last_details: dict[str, Tensor] | None = None
 
@@ -73,10 +146,10 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         device: Any = None,
         dtype: Any = None,
         *,
-        residual: functional.Residual = "free",
-        temperature: functional.Temperature = "learned",
+        residual: Residual = "free",
+        temperature: TemperatureForm = "learned",
         cap: float = 4.0,
-        scale: functional.Scale = "sqrt_dim",
+        scale: Scale = "sqrt_dim",
         penalty_weight: float = 1e-3,
     ) -> None:
         super().__init__(
@@ -106,37 +179,23 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         new._install(**options)
         return new
 
-    def _install(
-        self,
-        *,
-        residual: functional.Residual = "free",
-        temperature: functional.Temperature = "learned",
-        cap: float = 4.0,
-        scale: functional.Scale = "sqrt_dim",
-        penalty_weight: float = 1e-3,
-    ) -> None:
-        """Add what nn.MultiheadAttention does not have: options, and parameters at their start."""
-        check_form(residual, temperature, cap, scale)
-        self.residual, self.cap, self.penalty_weight, self.scale = residual, cap, penalty_weight, scale
-        self.fixed_temperature = temperature if isinstance(temperature, tuple) else None
-        # The fused path of nn.TransformerEncoderLayer goes round forward() unless this says that it cannot.
-        self._qkv_same_embed_dim = False
-        like, heads = self.out_proj.weight, self.num_heads
-        trainable = any(p.requires_grad for p in self.parameters())
-        shapes = ((heads, self.head_dim), (heads,), (heads,), (heads,))
-        gain, learned = residual is not None, temperature == "learned"
-        for name, shape, wanted in zip(_EXTRAPOLATION, shapes, (gain, gain, learned, learned), strict=True):
-            start = nn.Parameter(like.new_zeros(shape), requires_grad=trainable) if wanted else None
-            self.register_parameter(name, start)
+    def _install(self, **options: Any) -> None:
+        """Add what nn.MultiheadAttention does not have: gain and temperature at their start."""
+        like, trainable = self.out_proj.weight, any(p.requires_grad for p in self.parameters())
+        with like.device:
+            extrapolation = Extrapolation(self.head_dim, heads=self.num_heads, **options)
+        self.extrapolation = extrapolation.to(like.dtype).requires_grad_(trainable).train(self.training)
+        # The fused path of nn.TransformerEncoderLayer goes round forward(), unless a module below it has a hook. This
+        # one costs nothing: the extrapolation is used by its methods and never called.
+        self.extrapolation.register_forward_pre_hook(_keeps_the_fused_path_away)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and tau, whose start 0 means 1: weight decay is better kept off them."""
-        yield from (p for name in _EXTRAPOLATION if (p := self._parameters.get(name)) is not None)
+        if "extrapolation" in self._modules:  # not yet while the base class is built
+            yield from self.extrapolation.parameters()
 
     def _reset_parameters(self) -> None:
-        self._qkv_same_embed_dim = self.in_proj_weight is not None  # the base class asks it which weights there are
         super()._reset_parameters()
-        self._qkv_same_embed_dim = False
         for parameter in self.extrapolation_parameters():
             nn.init.zeros_(parameter)
 
@@ -144,23 +203,15 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         # What the last call left belongs to its graph, and tensors of a graph can be neither copied nor pickled.
         return {name: value for name, value in vars(self).items() if name not in ("last_penalty", "last_details")}
 
-    def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        *rest: list[str],
-    ) -> None:
-        missing: list[str] = []
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, *rest)
-        ours = {prefix + name for name in _EXTRAPOLATION if self._parameters.get(name) is not None}
-        if prefix + "out_proj.weight" in state_dict and ours.issubset(missing):  # a plain MultiheadAttention's
-            for parameter in self.extrapolation_parameters():
-                nn.init.zeros_(parameter)
-            missing = [name for name in missing if name not in ours]
-        missing_keys += missing
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for old, new in _OLD_NAMES.items():
+            if prefix + old in state_dict:
+                state_dict[f"{prefix}extrapolation.{new}"] = state_dict.pop(prefix + old)
+        ours = {f"{prefix}extrapolation.{name}": p for name, p in self.extrapolation.named_parameters()}
+        plain = state_dict.get(prefix + "out_proj.weight")
+        if plain is not None and not any(name in state_dict for name in ours):  # of a plain MultiheadAttention
+            state_dict |= {name: torch.zeros(p.shape, dtype=p.dtype, device=plain.device) for name, p in ours.items()}
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(
         self,
@@ -196,7 +247,10 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
             query, key, value = without_padded_nan(visible.keys, axis, query, key, value)
         q, k, v = self._project(query, key, value)
         k, v, visible = self._append_keys(k, v, visible, shape)
-        attended, weights = self._attend(q, k, v, visible, need_weights)
+        dropout = self.dropout if self.training else 0.0
+        attended, weights = self._remember(
+            extrapolated_attention(self.extrapolation, q, k, v, visible, dropout=dropout, need_weights=need_weights)
+        )
         attended = attended.permute((0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3))
         output = self.out_proj(attended.reshape(*attended.shape[:2], self.embed_dim))
         return output, weights.mean(1) if weights is not None and average_attn_weights else weights
@@ -244,61 +298,11 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
             k, v, extra = torch.cat([k, k.new_zeros(size)], 2), torch.cat([v, v.new_zeros(size)], 2), extra + 1
         return k, v, visible.extended(extra, shape[2], shape[3], k.device) if extra else visible
 
-    def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, visible: Visibility, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        statistics = value_statistics(v, visible, q.shape[2])
-        gamma, tau = self._gain(statistics), self._temperature(statistics)
-        warm = tau > COLD  # else the weights are uniform, as in the pools
-        q = (q * torch.where(warm, torch.where(warm, tau, 1.0).reciprocal(), 0.0)).to(q.dtype)
-        dropout = self.dropout if self.training else 0.0
-        weights = None
-        if need_weights:
-            seen = visible.dense(q.shape[2], k.shape[2], q.device)
-            logits = (q * math.sqrt(1.0 / self.head_dim)) @ k.transpose(2, 3)
-            weights = masked_softmax(logits if visible.bias is None else logits + visible.bias, seen)
-            if not torch.is_autocast_enabled(q.device.type):
-                weights = weights.to(logits.dtype)
-            weights = F.dropout(weights, dropout)
-            attended = weights @ v
-        else:
-            causal = visible.causal and visible.keys is None
-            mask = None if causal else visible.dense(q.shape[2], k.shape[2], q.device)
-            if mask is not None and visible.bias is not None:
-                mask = torch.where(mask, visible.bias, -math.inf).to(q.dtype)
-            attended = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
-        # m + gamma (attended - m) in one kernel, which gives `attended` to the last bit at gamma = 1. A query without a
-        # visible key has m = 0: with weight 0 it gets zeros whatever the backend's attention made of it.
-        weight = torch.where(statistics.seen, gamma, 0.0)
-        mixed = torch.lerp(statistics.mean, attended.to(gamma.dtype), weight).to(attended.dtype)
-        self._remember(gamma, tau, statistics)
-        return mixed, weights
+    def _remember(self, attended: Attended) -> tuple[Tensor, Tensor | None]:
+        if not torch.compiler.is_exporting():  # an exported program has nowhere to keep them
+            self.last_penalty, self.last_details = attended.penalty, attended.details
+        return attended.output, attended.weights
 
-    def _gain(self, statistics: ValueStatistics) -> Tensor:
-        """gamma, (bags, heads, 1 or queries, 1)."""
-        if self.gain_weight is None or self.gain_bias is None:
-            return torch.ones_like(statistics.dispersion)
-        weight = self.gain_weight.to(statistics.mean.dtype).unsqueeze(1)
-        raw = (statistics.mean * weight).sum(-1, keepdim=True) + self.gain_bias.to(weight.dtype).view(-1, 1, 1)
-        return paper_gain(raw, self.cap) if self.residual == "paper" else free_gain(raw, self.cap)
 
-    def _temperature(self, statistics: ValueStatistics) -> Tensor:
-        """tau, (bags, heads, 1 or queries, 1)."""
-        spread = statistics.dispersion
-        spread = spread / math.sqrt(self.head_dim) if self.scale == "sqrt_dim" else spread
-        if self.fixed_temperature is not None:
-            return linear_temperature(spread, *(spread.new_tensor(x) for x in self.fixed_temperature))
-        if self.log_temperature is None or self.temperature_slope is None:
-            return torch.ones_like(spread)
-        log_base, slope = (p.to(spread.dtype).view(-1, 1, 1) for p in (self.log_temperature, self.temperature_slope))
-        return power_temperature(spread, log_base.exp(), slope)
-
-    def _remember(self, gamma: Tensor, tau: Tensor, statistics: ValueStatistics) -> None:
-        if torch.compiler.is_exporting():  # an exported program has nowhere to keep them
-            return
-        seen = statistics.seen.expand_as(gamma)
-        if self.gain_weight is not None:
-            deviation = torch.where(seen, (gamma - 1.0).square(), 0.0)
-            self.last_penalty = Penalty(self.penalty_weight * deviation.sum(), seen.sum().to(gamma.dtype))
-        named = {"gamma": gamma, "temperature": tau, "dispersion": statistics.dispersion}
-        self.last_details = {name: x.detach().squeeze(-1) for name, x in named.items()}
+def _keeps_the_fused_path_away(_module: nn.Module, _arguments: Any) -> None:
+    """A hook that does nothing."""

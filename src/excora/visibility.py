@@ -112,8 +112,8 @@ def without_padded_nan(seen: Tensor, axis: int, query: Tensor, key: Tensor, valu
 
 
 class ValueStatistics(NamedTuple):
-    """Of the values that are visible: ``mean`` (bags, heads, 1 or queries, dim), ``dispersion`` (…, 1) and ``seen``
-    (…, 1), boolean, whether there is any (it broadcasts).
+    """Of the values that are visible: ``mean`` (bags, heads, 1 or queries, dim), ``dispersion`` (bags, heads, 1 or
+    queries) and ``seen``, boolean, whether there is any (it broadcasts to the dispersion).
     """
 
     mean: Tensor
@@ -144,7 +144,8 @@ def value_statistics(v: Tensor, visible: Visibility, queries: int) -> ValueStati
     variance = second - offset.square().sum(-1, keepdim=True)
     variance = torch.where(variance > 32 * torch.finfo(v.dtype).eps * second, variance, 0.0)
     seen = count > 0
-    return ValueStatistics((anchor + offset).masked_fill(~seen, 0.0), safe_sqrt(variance), seen)
+    mean = (anchor + offset).masked_fill(~seen, 0.0)
+    return ValueStatistics(mean, safe_sqrt(variance).squeeze(-1), seen.squeeze(-1))
 
 
 def _anchor(v: Tensor, visible: Visibility) -> Tensor:

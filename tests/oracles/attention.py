@@ -57,8 +57,8 @@ def attention(
     for b in range(bags):
         for h in range(heads):
             part = slice(h * width, (h + 1) * width)
-            law = fixed or (p["log_temperature"][h], p["temperature_slope"][h])
-            raw = (p["gain_weight"][h], p["gain_bias"][h], *law)
+            law = fixed or (p["extrapolation.temperature.log_base"][h], p["extrapolation.temperature.slope"][h])
+            raw = (p["extrapolation.gain.weight"][h], p["extrapolation.gain.bias"][h], *law)
             for i in range(queries):
                 output[b, i, part], weights[b, h, i], one = head(
                     q[b, i, part], k[b, :, part], v[b, :, part], seen[b, h, i], bias[b, h, i], raw, cap,

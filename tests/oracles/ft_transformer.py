@@ -107,7 +107,8 @@ def extrapolation(p: State, name: str, mean: Array, sigma: float, form: dict[str
         raw = float(p[f"{name}.gain.out.weight"][0] @ hidden + p[f"{name}.gain.out.bias"][0])
         gamma = cap / (1.0 + (cap - 1.0) * np.exp(-raw)) if free else min(1.0 + np.log1p(np.exp(raw)), cap)
     if form["temperature"] == "learned":
-        tau = np.exp(p[f"{name}.temperature.log_base"]) * (1.0 + spread) ** p[f"{name}.temperature.slope"]
+        log_base, slope = (p[f"{name}.temperature.{part}"].item() for part in ("log_base", "slope"))
+        tau = np.exp(log_base) * (1.0 + spread) ** slope
     elif form["temperature"] is not None:
         tau = form["temperature"][0] + form["temperature"][1] * spread
     return float(gamma), float(tau)

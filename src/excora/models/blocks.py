@@ -11,70 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from excora import functional
-from excora.functional import check_form, full_precision
-from excora.pooling.eca import Gain, Temperature
+from excora.extrapolation import Extrapolation, extrapolate, sharpness
+from excora.functional import full_precision
 from excora.reduce import Penalty
-from excora.tiles import COLD
 from excora.visibility import Visibility, value_statistics
 
 _TILE = 1 << 18  # numbers in a tile of attention weights: 1 MB, which stays in the cache
-
-
-class Extrapolation(nn.Module):
-    """What makes attention extrapolative: one gain gamma and one temperature tau a sample, shared by its heads.
-
-    ::
-
-        mu = mean_i v_i,   sigma = sqrt(mean_i ||v_i - mu||^2)    over the value vectors, all heads together
-        gamma = Gain(mu),  tau = T (1 + sigma / sqrt(dim))^beta   or the paper's T_min + beta sigma / sqrt(dim)
-
-    The switches are those of :class:`excora.ECAPool`; in our form both start at exactly 1. ``scale="paper"`` leaves
-    sqrt(dim) out, as the paper does. A constant bag with T_min = 0 has tau = 0: uniform weights.
-
-    >>> extrapolation = Extrapolation(8)
-    >>> mean, sigma = statistics(torch.randn(2, 5, 8))
-    >>> extrapolation.gamma(mean).tolist(), extrapolation.tau(sigma).tolist()
-    ([1.0, 1.0], [1.0, 1.0])
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        *,
-        residual: functional.Residual = "free",
-        temperature: functional.Temperature = "learned",
-        cap: float = 4.0,
-        hidden: int = 8,
-        scale: functional.Scale = "sqrt_dim",
-        penalty_weight: float = 1e-3,
-    ) -> None:
-        super().__init__()
-        check_form(residual, temperature, cap, scale)
-        self.gain = None if residual is None else Gain(dim, form=residual, cap=cap, hidden=hidden)
-        fixed = temperature if isinstance(temperature, tuple) else None
-        self.temperature = None if temperature is None else Temperature(fixed=fixed)
-        self.divisor = math.sqrt(dim) if scale == "sqrt_dim" else 1.0
-        self.penalty_weight = penalty_weight
-
-    def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
-        """All of them: weight decay would pull gamma and tau off their start."""
-        yield from self.parameters()
-
-    def gamma(self, mean: Tensor) -> Tensor:
-        """The gain of each sample, (n,), from its mean value vector, (n, dim)."""
-        return mean.new_ones(len(mean)) if self.gain is None else self.gain(mean)
-
-    def tau(self, sigma: Tensor) -> Tensor:
-        """The temperature of each sample, (n,), from its dispersion, (n,)."""
-        if self.temperature is None:
-            return torch.ones_like(sigma)
-        law, parameters = self.temperature.law(sigma)
-        return law(sigma / self.divisor, *parameters)
-
-    def penalty(self, gamma: Tensor) -> Penalty:
-        """lambda sum_s (gamma_s - 1)^2, and the number of samples."""
-        return Penalty(self.penalty_weight * (gamma - 1.0).square().sum(), gamma.new_tensor(len(gamma)))
 
 
 def statistics(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,23 +26,14 @@ def statistics(values: Tensor) -> tuple[Tensor, Tensor]:
     (tensor([[0.]]), tensor([1.]))
     """
     found = value_statistics(values.unsqueeze(1), Visibility(None, None, None, False), 1)
-    return found.mean[:, 0, 0], found.dispersion[:, 0, 0, 0]
-
-
-def sharpness(tau: Tensor) -> Tensor:
-    """1 / tau, and 0 where tau is 0: the weights are uniform there, as in the pools.
-
-    >>> sharpness(torch.tensor([2.0, 0.0]))
-    tensor([0.5000, 0.0000])
-    """
-    warm = tau > COLD
-    return torch.where(warm, torch.where(warm, tau, 1.0).reciprocal(), 0.0)
+    return found.mean[:, 0, 0], found.dispersion[:, 0, 0]
 
 
 class Attention(nn.Module):
     """Multi-head attention: q, k and v from one matrix ``inner``; ``outer`` mixes the heads if there are several.
 
-    ``extrapolation``: m + gamma (a - m) in place of each head's a, logits over tau; see :class:`Extrapolation`.
+    ``extrapolation``: m + gamma (a - m) in place of each head's a, logits over tau, one gain and temperature a sample
+    from mean and dispersion of the value vectors, all heads together.
     """
 
     def __init__(self, dim: int, heads: int, dropout: float, extrapolation: Extrapolation | None) -> None:
@@ -133,7 +66,7 @@ class Attention(nn.Module):
         if ours.temperature is not None:
             q = (q * sharpness(ours.tau(sigma)).view(-1, 1, 1)).to(q.dtype)
         attended = attend(q, k, v, self.heads, dropout)
-        mixed = torch.lerp(mean.unsqueeze(1), attended.to(mean.dtype), gamma.view(-1, 1, 1))
+        mixed = extrapolate(mean.unsqueeze(1), attended, gamma.view(-1, 1, 1))
         return self.outer(mixed.to(attended.dtype)), ours.penalty(gamma)
 
 

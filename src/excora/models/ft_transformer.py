@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from excora.data.dataset import Input, Inputs, TableInput
 from excora.errors import InputError
+from excora.extrapolation import Extrapolation, extrapolate, sharpness
 from excora.functional import at_least_float32
-from excora.models.blocks import Attention, Block, Extrapolation, FeedForward, sharpness, statistics
+from excora.models.blocks import Attention, Block, FeedForward, statistics
 from excora.models.network import Network, Output
 from excora.models.tokens import Bins, ColumnTokens, Embeddings
 from excora.pooling import Pool, Pooled
@@ -92,7 +93,7 @@ class ReadOut(Pool):
             mean, sigma = self._statistics(u, ours)
             gamma, tau = ours.gamma(mean), ours.tau(sigma)
             attended, weights = self._attend(u, logits * sharpness(tau).view(-1, 1, 1))
-            attended = torch.lerp(mean, attended.to(mean.dtype), gamma.unsqueeze(1)).to(attended.dtype)
+            attended = extrapolate(mean, attended, gamma.unsqueeze(1)).to(attended.dtype)
             details |= {"gamma": gamma, "temperature": tau}
             details |= {} if ours.temperature is None else {"dispersion": sigma}
             penalty = ours.penalty(gamma)
@@ -167,7 +168,7 @@ class FTTransformer(Network):
     - ``attention``: ``"softmax"``; ``"eca"``, which starts as softmax; ``"eca-paper"``, the paper's gain and its
       temperature 0.5 + sigma / sqrt(dim). ``where``: ``"last"`` puts it into the read-out, the last block, where the
       softmax makes the embedding of the row; ``"all"`` into every block.
-    - ``options`` are those of :class:`excora.models.blocks.Extrapolation`: ``residual=None`` and ``temperature=None``
+    - ``options`` are those of :class:`excora.extrapolation.Extrapolation`: ``residual=None`` and ``temperature=None``
       switch a component off, ``scale="paper"`` takes the literal dispersion (sigma is about 8 here, so it flattens the
       attention), ``cap``, ``hidden``, ``penalty_weight``.
     - ``embeddings`` and ``bins``: of numbers, see :class:`excora.models.tokens.ColumnTokens`.

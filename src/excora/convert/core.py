@@ -69,7 +69,7 @@ def extrapolate_(
         raise InputError(f"layers must be 'last' or 'all', got {layers!r}; include= chooses by name")
     options: Options = {"residual": residual, "temperature": temperature, "cap": cap, "scale": scale}
     options = {**options, "penalty_weight": penalty_weight}
-    found, left = _survey(model)
+    found, left = survey(model)
     chosen = _choose(found, left, _selectors(model, include), _selectors(model, exclude))
     if layers == "last":
         last = last_of_each_stack(model, {one.module for one in chosen})
@@ -94,7 +94,7 @@ def load(model: nn.Module, folder: str | Path) -> Conversion:
     options = record["options"]
     if isinstance(options["temperature"], list):
         options["temperature"] = tuple(options["temperature"])
-    found, left = _survey(model)
+    found, left = survey(model)
     chosen = [one for one in found if one.name in record["layers"]]
     if missing := sorted(set(record["layers"]) - {one.name for one in chosen}):
         seen = "".join(f"\n  {name or '(the model itself)'}: {why}" for name, why in left.items() if name in missing)
@@ -133,7 +133,7 @@ def _convert(model: nn.Module, chosen: list[_Found], conversion: Conversion) -> 
     return conversion
 
 
-def _survey(model: nn.Module) -> tuple[list[_Found], dict[str, str]]:
+def survey(model: nn.Module) -> tuple[list[_Found], dict[str, str]]:
     """The modules that can be converted, each once, and those that attend but cannot, with the reason."""
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):

@@ -1,11 +1,14 @@
 """Which models convert: tries every one of checks/zoo.py and prints the table of docs/convert.md (20 CPU seconds).
 
 A model converts if its output is the same at the start (to 1e-5 of its scale), moves with gamma = 2, the new
-parameters get a gradient, and undo gives the old output to the bit. ``python -m checks.convertible [LIBRARY ...]``
+parameters get a gradient, and undo gives the old output to the bit. A library that is not installed is left out.
+
+``python -m checks.convertible [LIBRARY ...]``
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
 from typing import NamedTuple
@@ -59,8 +62,11 @@ def attempt(library: str, name: str) -> Found:
 
 def main(libraries: list[str]) -> None:
     print(HEADER)
-    found = [attempt(one.library, one.model) for one in CASES if one.library in libraries or not libraries]
-    print("\n".join(one.row for one in found))
+    found = []
+    for one in CASES:
+        if one.library in libraries or (not libraries and importlib.util.find_spec(one.library) is not None):
+            found.append(attempt(one.library, one.model))
+            print(found[-1].row)
     largest = max(one.difference for one in found if not math.isnan(one.difference))
     print(f"\nlargest difference at the start: {largest:.1e}", file=sys.stderr)
 

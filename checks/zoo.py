@@ -116,7 +116,7 @@ def _clip_resnet() -> tuple[nn.Module, Run]:
     import_timm()
     from timm.models.byobnet import ByoBlockCfg, ByobNet, ByoModelCfg
 
-    blocks = (ByoBlockCfg(type="bottle", d=1, c=64, s=1, br=0.25),)
+    blocks = tuple(ByoBlockCfg(type="bottle", d=1, c=64, s=s, br=0.25) for s in (1, 2))
     config = ByoModelCfg(blocks=blocks, stem_chs=(8,), stem_type="", stem_pool="avg2", head_type="attn_abs", head_hidden_size=64)
     return ByobNet(config, num_classes=3, img_size=16), lambda model: model(pixels())
 

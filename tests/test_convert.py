@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import pickle
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +13,7 @@ from torch import Tensor, nn
 from torchmil.nn.attention import AttentionPool, ProbSmoothAttentionPool, SmAttentionPool
 
 from excora.attention import ExtrapolativeAttention
-from excora.convert import Conversion, extrapolate_
+from excora.convert import extrapolate_
 from excora.errors import ConversionError, InputError
 from excora.pooling import parameter_groups
 from excora.reduce import penalties
@@ -243,46 +240,3 @@ def test_old_and_new_checkpoints_load_strictly(build: Any) -> None:
     new.load_state_dict(kept, strict=True)
     assert torch.equal(new(x), trained)
     assert (trained - old(x)).abs().max() > 1e-3
-
-
-@pytest.fixture(params=[("tanh", False), ("relu", True), ("gelu", True)])
-def pool(request: pytest.FixtureRequest) -> Iterator[tuple[AttentionPool, AttentionPool, Conversion]]:
-    old = AttentionPool(DIM, 4, *request.param)
-    new = copy.deepcopy(old)
-    return old, new, extrapolate_(new)
-
-
-@pytest.mark.parametrize("mask", [None, ~HIDDEN, (~HIDDEN).float()])
-def test_a_torchmil_pool_is_itself_at_the_start(pool: Any, mask: Tensor | None) -> None:
-    old, new, conversion = pool
-    assert isinstance(new, AttentionPool)
-    x = torch.randn(BAGS, LENGTH, DIM, requires_grad=True)
-    theirs, ours = old(x, mask, return_att=True), new(x, mask, return_att=True)
-    real = torch.ones_like(HIDDEN) if mask is None else mask.bool()
-    torch.testing.assert_close(ours[0], theirs[0])
-    torch.testing.assert_close(ours[1][real], theirs[1][real])
-    torch.testing.assert_close(new(x, mask), ours[0])
-    grads = [torch.autograd.grad(z.square().sum() + f[real].sum(), x)[0] for z, f in (theirs, ours)]
-    torch.testing.assert_close(*grads)
-    with torch.no_grad():
-        new.extrapolation.gain.out.bias.fill_(1.0)
-    assert ((new(x, mask) - ours[0]).abs().amax(-1) > 1e-3).all()
-    conversion.undo()
-    assert type(new) is AttentionPool
-    assert torch.equal(new(x, mask), theirs[0])
-
-
-def test_a_torchmil_pool_survives_padding_with_nan_and_an_empty_bag(pool: Any) -> None:
-    _, new, _ = pool
-    mask = (~HIDDEN).clone()
-    mask[2] = False
-    x = torch.randn(BAGS, LENGTH, DIM).masked_fill(~mask[..., None], math.nan)
-    value = new(x, mask)
-    assert value[2].abs().max() == 0
-    grads = torch.autograd.grad(value.sum(), list(new.parameters()), allow_unused=True)
-    assert all(g is None or g.isfinite().all() for g in grads)
-
-
-def test_torchmil_is_not_imported() -> None:
-    code = "import sys, excora.convert; sys.exit('torchmil' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -110,7 +110,8 @@ class _Route(TorchFunctionMode):
 
     def __init__(self, answer: Callable[..., Tensor]) -> None:
         super().__init__()
-        self.answer, self.calls = answer, list[bool]()
+        self.answer = answer
+        self.calls: list[bool] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.scaled_dot_product_attention:

@@ -14,7 +14,7 @@ from excora.convert.hosted import Options
 
 
 class _Windowed(Rerouted):
-    hides = -100.0  # how Swin writes the mask between windows
+    hides = -50.0  # Swin writes the mask between windows as -100, plus a bias of positions
 
 
 _TAKEN: dict[str, type] = {

@@ -29,7 +29,7 @@ class Nystrom(Converted):
         try:
             return super().forward(x, mask, return_att)  # type: ignore[misc]
         finally:
-            self._seen = None
+            del self._seen
 
     def _qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (t.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for t in super()._qkv(x))  # type: ignore[misc]

@@ -65,7 +65,6 @@ def extrapolate_(
         for name, module in chosen:
             conversion.changes.append(_Change(name, module))
             conversion.changes[-1].apply(options)
-        _refuse_nested_tensors(model, conversion)
     except BaseException:
         conversion.undo()
         raise
@@ -81,7 +80,6 @@ class Conversion:
 
     left: dict[str, str]
     changes: list[_Change] = field(default_factory=list, repr=False)
-    encoders: list[tuple[nn.TransformerEncoder, Any]] = field(default_factory=list, repr=False)
 
     @property
     def converted(self) -> dict[str, str]:
@@ -94,11 +92,9 @@ class Conversion:
 
     def undo(self) -> None:
         """Take the conversion back: class and attributes as before, the weights as training left them."""
-        for encoder, use_nested_tensor in self.encoders:
-            encoder.use_nested_tensor = use_nested_tensor
         for change in self.changes:
             change.revert()
-        self.changes, self.encoders = [], []
+        self.changes = []
 
     def __str__(self) -> str:
         new = self.parameters()
@@ -235,12 +231,3 @@ def _selected(selectors: list[Selector], names: list[str], module: nn.Module) ->
         if hit:
             return True
     return False
-
-
-def _refuse_nested_tensors(model: nn.Module, conversion: Conversion) -> None:
-    """An nn.TransformerEncoder in eval would hand a padded batch on as a nested tensor, past the converted layers."""
-    converted = {id(change.module) for change in conversion.changes}
-    for encoder in model.modules():
-        if isinstance(encoder, nn.TransformerEncoder) and any(id(m) in converted for m in encoder.modules()):
-            conversion.encoders.append((encoder, encoder.use_nested_tensor))
-            encoder.use_nested_tensor = False

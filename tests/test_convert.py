@@ -206,7 +206,7 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ConversionError, match="before wrapping"):
         extrapolate_(DistributedDataParallel(encoder()))
     nested = torch.nested.nested_tensor([torch.randn(2, DIM), torch.randn(3, DIM)], layout=torch.jagged)
-    with pytest.raises(InputError, match="use_nested_tensor = False"):
+    with pytest.raises(InputError, match="pass padded tensors and key_padding_mask instead"):
         model.layers[0].self_attn(nested, nested, nested)
 
 

@@ -51,7 +51,9 @@ def _transformer(module: str, name: str, run: Run, **options: Any) -> Callable[[
         import importlib
 
         base = f"transformers.models.{module}"
-        config = getattr(importlib.import_module(f"{base}.configuration_{module}"), name.removesuffix("Model") + "Config")
+        config = getattr(
+            importlib.import_module(f"{base}.configuration_{module}"), name.removesuffix("Model") + "Config"
+        )
         kind = getattr(importlib.import_module(f"{base}.modeling_{module}"), name)
         return kind(config(**options)), run
 
@@ -117,7 +119,9 @@ def _clip_resnet() -> tuple[nn.Module, Run]:
     from timm.models.byobnet import ByoBlockCfg, ByobNet, ByoModelCfg
 
     blocks = tuple(ByoBlockCfg(type="bottle", d=1, c=64, s=s, br=0.25) for s in (1, 2))
-    config = ByoModelCfg(blocks=blocks, stem_chs=(8,), stem_type="", stem_pool="avg2", head_type="attn_abs", head_hidden_size=64)
+    config = ByoModelCfg(
+        blocks=blocks, stem_chs=(8,), stem_type="", stem_pool="avg2", head_type="attn_abs", head_hidden_size=64
+    )
     return ByobNet(config, num_classes=3, img_size=16), lambda model: model(pixels())
 
 
@@ -174,7 +178,9 @@ def _ft_transformer() -> tuple[nn.Module, Run]:
 
 
 def _encoder() -> tuple[nn.Module, Run]:
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(DIM, 4, 32, batch_first=True), 2, enable_nested_tensor=False)
+    model = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(DIM, 4, 32, batch_first=True), 2, enable_nested_tensor=False
+    )
     return model, lambda m: m(bags(), src_key_padding_mask=~REAL)
 
 
@@ -192,7 +198,11 @@ CASES = [
     Case("torchmil", "DTFDMIL", _dtfd),
     Case("torchmil", "DSMIL", _torchmil("DSMIL", att_dim=8)),
     Case("torchmil", "TransMIL", _torchmil("TransMIL", masked=False, att_dim=8, n_landmarks=4)),
-    Case("torchmil", "TransformerABMIL", _torchmil("TransformerABMIL", pool_att_dim=8, transf_att_dim=8, transf_n_heads=2)),
+    Case(
+        "torchmil",
+        "TransformerABMIL",
+        _torchmil("TransformerABMIL", pool_att_dim=8, transf_att_dim=8, transf_n_heads=2),
+    ),
     Case("torchmil", "SmABMIL", _torchmil("SmABMIL", att_dim=8)),
     Case("rtdl_revisiting_models", "FTTransformer", _ft_transformer),
 ]

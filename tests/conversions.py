@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from checks.convertible import set_gamma
-from checks.zoo import CASES, case
 from oracles.attention import head
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from checks.convertible import attempt, set_gamma
+from checks.zoo import CASES, case
 from excora.convert import Conversion, extrapolate_
 from excora.convert.core import survey
 from excora.reduce import penalties
@@ -23,6 +24,16 @@ def convertible(library: str) -> list[str]:
     """The models of a library that convert, by the table of docs/convert.md, which another test keeps true."""
     declined = {"Gemma 2", "DeBERTa", "LeViT", "SmABMIL"}
     return [one.model for one in CASES if one.library == library and one.model not in declined]
+
+
+def rows_in_docs(library: str) -> list[str]:
+    lines = (Path(__file__).parents[1] / "docs" / "convert.md").read_text().splitlines()
+    return [line for line in lines if line.startswith(f"| {library} |")]
+
+
+def check_table(library: str) -> None:
+    """docs/convert.md says what is found; else: python -m checks.convertible."""
+    assert [attempt(library, one.model).row for one in CASES if one.library == library] == rows_in_docs(library)
 
 
 def shake(conversion: Conversion, scale: float = 0.5) -> None:
@@ -103,10 +114,11 @@ class Watch:
 
     def __init__(self, extrapolation: nn.Module) -> None:
         self.extrapolation, self.calls = extrapolation, []
-        extrapolation.register_forward_hook(lambda _, given, result: self.calls.append((given[:3], result)))
+        self.hook = extrapolation.register_forward_hook(lambda _, given, result: self.calls.append((given[:3], result)))
 
     def compare(self, seen: Tensor, bias: Tensor | None = None, scaling: float | None = None) -> None:
         """With the oracle, one query at a time; ``seen`` (bags, queries, keys), ``bias`` (heads, queries, keys)."""
+        self.hook.remove()
         ((q, k, v), result), = self.calls  # fmt: skip
         p = {name: x.detach().double().numpy() for name, x in self.extrapolation.named_parameters()}
         width = v.shape[-1]

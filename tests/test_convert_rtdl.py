@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 
 import torch
-from checks.zoo import bags, case
-from conversions import Watch, check_all_layers, check_contract, shake
+from conversions import Watch, check_all_layers, check_contract, check_table, shake
 from rtdl_revisiting_models import MultiheadAttention
 
+from checks.zoo import bags, case
 from excora.convert import extrapolate_
 
 
 def test_ft_transformer_keeps_the_contract() -> None:
+    check_table("rtdl_revisiting_models")
     check_contract("rtdl_revisiting_models", "FTTransformer")
     check_all_layers("rtdl_revisiting_models", "FTTransformer")
 

@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from checks.bare_timm import import_timm
-from checks.zoo import case
-from conversions import Watch, check_all_layers, check_contract, convertible, shake
+from conversions import Watch, check_all_layers, check_contract, check_table, convertible, shake
 from torch import nn
 
+from checks.bare_timm import import_timm
+from checks.zoo import case
 from excora.convert import extrapolate_
 from excora.errors import ConversionError
 
 if importlib.util.find_spec("timm") is None:
     pytest.skip("timm is not installed: pip install --no-deps timm, as make test does", allow_module_level=True)
+
+
+def test_the_table_in_the_docs() -> None:
+    check_table("timm")
 
 
 @pytest.mark.parametrize("name", convertible("timm"))
@@ -76,8 +80,8 @@ def test_a_swin_window_does_not_see_the_next_one() -> None:
     shake(conversion)
     attention = model.layers[0].blocks[1].attn
     watch, masks = Watch(attention.extrapolation), []
-    attention.register_forward_pre_hook(lambda _, given, named: masks.append(given[1] if len(given) > 1 else named["mask"]),
-                                        with_kwargs=True)  # fmt: skip
+    note = lambda _, given, named: masks.append((*given[1:], *named.values())[0])  # noqa: E731
+    attention.register_forward_pre_hook(note, with_kwargs=True)
     run(model)
     mask = masks[0]
     assert set(mask.unique().tolist()) == {-100.0, 0.0}

@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from checks.zoo import REAL, bags, case
-from conversions import Watch, check_all_layers, check_contract, convertible, shake
+from conversions import Watch, check_all_layers, check_contract, check_table, convertible, shake
 from torch import Tensor
 from torchmil.nn.attention import AttentionPool, MultiheadCrossAttention, MultiheadSelfAttention, NystromAttention
 
+from checks.zoo import REAL, bags, case
 from excora.convert import Conversion, extrapolate_
 
 BAGS, LENGTH, DIM = 3, 5, 8
 HIDDEN = torch.arange(LENGTH) >= torch.tensor([[5], [3], [4]])
+
+
+def test_the_table_in_the_docs() -> None:
+    check_table("torchmil")
 
 
 @pytest.mark.parametrize("name", convertible("torchmil"))

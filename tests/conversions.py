@@ -17,6 +17,7 @@ from checks.convertible import attempt, set_gamma
 from checks.zoo import CASES, case
 from excora.convert import Conversion, extrapolate_
 from excora.convert.core import survey
+from excora.pooling import parameter_groups
 from excora.reduce import penalties
 
 
@@ -66,6 +67,8 @@ def check_contract(library: str, name: str) -> None:
     assert [key for key in model.state_dict() if key in old] == list(old)
     assert set(model.state_dict()) - set(old) == set(conversion.named_parameters())
 
+    free_of_decay = {id(p) for p in parameter_groups(model, 0.1)[1]["params"]}
+    assert free_of_decay >= {id(p) for p in conversion.parameters()}
     set_gamma(model, 2.0)
     assert float((run(model).detach() - before).abs().max()) > 1e-3 * size
     for parameter in conversion.parameters():

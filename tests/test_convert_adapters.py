@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ import torch.nn.functional as F
 from conversions import Watch, check_table, rows_in_docs, shake
 from torch import Tensor, nn
 
-import excora.convert
 from checks.zoo import CASES
 from excora import extrapolate_, register_adapter
 from excora.convert import Converted
@@ -211,43 +208,6 @@ def test_last_is_the_default_and_counts_after_include() -> None:
     assert len(extrapolate_(model(), layers="all").converted) == 3
     with pytest.raises(InputError, match="layers must be 'last' or 'all', got 'first'"):
         extrapolate_(model(), layers="first")
-
-
-def test_files_of_a_conversion(tmp_path: Path) -> None:
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
-
-    trained, fresh, x = model(), model(), torch.randn(2, 5, 8)
-    conversion = extrapolate_(trained, layers="all", cap=2.0, residual="paper")
-    shake(conversion)
-    conversion.save(tmp_path / "new" / "folder")
-    loaded = excora.convert.load(fresh, tmp_path / "new" / "folder")
-    assert torch.equal(fresh(x), trained(x))
-    assert loaded.options == conversion.options
-    record = tmp_path / "new" / "folder" / "excora.json"
-    record.write_text(record.read_text().replace('"cap": 2.0', '"cap": 2.0, "os": 1'))
-    broken = model()
-    with pytest.raises(TypeError, match="os"):
-        excora.convert.load(broken, record.parent)
-    assert all(type(layer.self_attn) is nn.MultiheadAttention for layer in broken.layers)
-    conversion.save(record.parent)
-    small = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 4, 16, batch_first=True), 2)
-    with pytest.raises(ConversionError, match="these differ"):
-        excora.convert.load(small, record.parent)
-    assert all(type(layer.self_attn) is nn.MultiheadAttention for layer in small.layers)
-    record.write_text(json.dumps({"format": "other"}))
-    with pytest.raises(ConversionError, match="not the record of a conversion"):
-        excora.convert.load(model(), record.parent)
-
-
-def test_a_file_that_reads_back_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    conversion = extrapolate_(nn.MultiheadAttention(8, 2))
-    real = excora.convert.conversion._safetensors()
-    wrong = (real[0], lambda path: {name: x + 1 for name, x in real[1](path).items()})
-    monkeypatch.setattr(excora.convert.conversion, "_safetensors", lambda: wrong)
-    with pytest.raises(ConversionError, match="read again, does not hold"):
-        conversion.save(tmp_path)
 
 
 def test_reading_masks() -> None:

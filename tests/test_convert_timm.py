@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pickle
 from typing import Any
@@ -14,6 +15,8 @@ from torch import nn
 from checks.bare_timm import import_timm
 from checks.zoo import case
 from excora.convert import extrapolate_
+from excora.convert.adapter import path_of
+from excora.convert.timm import _DECLINED, _TAKEN
 from excora.errors import ConversionError
 
 if importlib.util.find_spec("timm") is None:
@@ -32,6 +35,57 @@ def test_a_converted_model_keeps_the_contract(name: str) -> None:
 @pytest.mark.parametrize("name", ["ViT with attention pooling (SigLIP)", "EVA-02", "BEiT", "Swin"])
 def test_all_layers(name: str) -> None:
     check_all_layers("timm", name)
+
+
+def layers() -> dict[str, tuple[nn.Module, tuple[Any, ...]]]:
+    """One of each class of the list, and what its forward takes."""
+    timm = import_timm()
+    from timm.layers import attention, attention_pool, attention_pool2d
+    from timm.models import beit, cait, eva, metaformer, pvt_v2, swin_transformer, twins, vision_transformer_relpos
+
+    assert timm.__version__ >= "1.0.30"
+    x, image = torch.randn(2, 9, 16), torch.randn(2, 16, 3, 3)
+    made = [
+        (attention.Attention(16, num_heads=4), (x,)),
+        (attention.AttentionRope(16, num_heads=4, qkv_fused=False, num_kv_heads=2), (x,)),
+        (attention_pool.AttentionPoolLatent(16, num_heads=4), (x,)),
+        (attention_pool.AttentionPoolPrr(16, num_heads=4), (x,)),
+        (attention_pool2d.AttentionPool2d(16, feat_size=3, num_heads=4), (image,)),
+        (attention_pool2d.RotAttentionPool2d(16, ref_feat_size=3, num_heads=4), (image,)),
+        (beit.Attention(16, num_heads=4, window_size=None), (x,)),
+        (cait.ClassAttn(16, num_heads=4), (x,)),
+        (eva.EvaAttention(16, num_heads=4, scale_norm=False), (x,)),
+        (metaformer.Attention(16, head_dim=4), (x,)),
+        (pvt_v2.Attention(16, num_heads=4), (x, (3, 3))),
+        (swin_transformer.WindowAttention(16, num_heads=4, window_size=(3, 3)), (x,)),
+        (twins.GlobalSubSampleAttn(16, num_heads=4), (x, (3, 3))),
+        (vision_transformer_relpos.RelPosAttention(16, num_heads=4), (x,)),
+    ]
+    return {path_of(type(layer)): (layer, inputs) for layer, inputs in made}
+
+
+def test_every_class_of_the_list_extrapolates() -> None:
+    tried = layers()
+    assert set(tried) == set(_TAKEN)
+    for path, (layer, inputs) in tried.items():
+        before, old = layer(*inputs).detach(), layer.state_dict()
+        conversion = extrapolate_(layer)
+        torch.testing.assert_close(layer(*inputs).detach(), before, msg=path)
+        shake(conversion)
+        watch = Watch(layer.extrapolation)
+        assert (layer(*inputs) - before).abs().max() > 1e-4, path
+        (q, k, _), _ = watch.calls[0]
+        if "relpos" not in path and "swin" not in path:  # those have a bias
+            watch.compare(torch.ones(q.shape[0], q.shape[2], k.shape[2], dtype=torch.bool))
+        layer.load_state_dict(old, strict=True)
+        torch.testing.assert_close(layer(*inputs).detach(), before, msg=path)
+
+
+def test_every_declined_class_exists() -> None:
+    import_timm()
+    for path in _DECLINED:
+        module, _, name = path.rpartition(".")
+        assert issubclass(getattr(importlib.import_module(module), name), nn.Module)
 
 
 def test_every_layer_left_alone_is_reported() -> None:

@@ -94,7 +94,8 @@ def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: 
     """A file from before the conversion: gamma and tau begin at 1 again, and nothing counts as missing."""
     new = {f"{prefix}extrapolation.{name}": p for name, p in module.extrapolation.named_parameters()}  # type: ignore[union-attr]
     known = [name for name in state_dict if name.startswith(prefix)]
-    if not known or any(name in new for name in known):
+    bare = len(list(module.parameters())) == len(new)  # a layer without weights, of which an old file says nothing
+    if any(name in new for name in known) or not (known or bare):
         return
     for name, p in new.items():  # the hidden layer of a pool's gain has no start of its own
         state_dict[name] = p.detach().clone() if ".hidden." in name else torch.zeros_like(p)

@@ -28,7 +28,6 @@ _TAKEN: dict[str, type] = {
     "timm.models.cait.ClassAttn": Rerouted,  # XCiT's read-out too
     "timm.models.eva.EvaAttention": Rerouted,
     "timm.models.metaformer.Attention": Rerouted,
-    "timm.models.nest.Attention": Rerouted,
     "timm.models.pvt_v2.Attention": Rerouted,
     "timm.models.swin_transformer.WindowAttention": _Windowed,
     "timm.models.twins.GlobalSubSampleAttn": Rerouted,
@@ -47,6 +46,7 @@ _DECLINED = {
     "timm.models.crossvit.CrossAttention": "it computes its softmax itself",
     "timm.models.volo.ClassAttention": "it computes its softmax itself",
     "timm.models.tnt.Attention": "it computes its softmax itself",
+    "timm.models.nest.Attention": "it attends within blocks of an image, with an axis more than others",
     "timm.layers.diff_attention.DiffAttention": "it subtracts two softmaxes, so that its weights are no mean",
 }
 

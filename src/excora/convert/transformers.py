@@ -42,6 +42,10 @@ def _judge(module: nn.Module) -> str | None:
     used = getattr(getattr(module, "config", None), "_attn_implementation", None)
     if used not in (*NAMES, *NAMES.values()):
         return f'its attention implementation is {used!r}: model.set_attn_implementation("sdpa") first'
+    if any(p.is_meta for p in module.parameters()):
+        return (
+            "its weights are not there yet (inside from_pretrained, which would leave ours unset): load, then convert"
+        )
     return "" if None not in _size(module) else f"none of {_WIDTHS} and {_HEADS} says how wide its heads are"
 
 
@@ -52,14 +56,22 @@ def _size(module: Any) -> tuple[int | None, int | None]:
         next((x for p in places for name in names if isinstance(x := getattr(p, name, None), int)), None)
         for names in (_WIDTHS, _HEADS)
     )
-    if width is None and heads is not None and isinstance(all_heads := getattr(module, "dim", None), int):
-        width = all_heads // heads
     return width, heads
 
 
 def _install(module: Any, options: Options) -> None:
     width, heads = _size(module)
     give(module, HostedExtrapolation(width or 0, heads=heads, **options))
+    module.register_forward_pre_hook(_check_route)
+
+
+def _check_route(module: Any, _inputs: Any) -> None:
+    """A version of transformers that does not take the name, or set_attn_implementation later, would go round us."""
+    if (used := module.config._attn_implementation) not in NAMES.values():
+        raise ConversionError(
+            f"the attention implementation of a converted {type(module).__name__} is {used!r}, so that it would not "
+            f"extrapolate: model.set_attn_implementation({NAMES['sdpa']!r}), or conversion.undo()"
+        )
 
 
 def _surround(_model: nn.Module, layers: list[Any]) -> Callable[[], None]:
@@ -73,12 +85,12 @@ def _surround(_model: nn.Module, layers: list[Any]) -> Callable[[], None]:
 
     for config, name in before:  # as set_attn_implementation does, but for these stacks only
         config._attn_implementation_internal = NAMES.get(name, name)
-        if config._attn_implementation not in NAMES.values():
-            take_back()
-            raise ConversionError(
-                f"{type(config).__name__} did not take the attention implementation {NAMES[name]!r} and kept "
-                f"{config._attn_implementation!r}: this version of transformers is not supported"
-            )
+    try:
+        for layer in layers:
+            _check_route(layer, ())
+    except ConversionError:
+        take_back()
+        raise
     return take_back
 
 
@@ -115,27 +127,19 @@ def _weights_wanted(named: dict[str, Any]) -> bool:
 
 
 def _attend(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    is_causal: bool | None = None,
-    position_bias: Tensor | None = None,
-    **named: Any,
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **named: Any
 ) -> tuple[Tensor, Tensor | None]:
     """(bags, heads, n, width) each to (bags, n, heads, width), and the weights, if somebody asked for them."""
     if (groups := query.shape[1] // key.shape[1]) > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     queries, keys = query.shape[2], key.shape[2]
     # As in transformers: without a mask the layer's own word counts, and a single query is a step of generation.
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = getattr(module, "is_causal", True) if named.get("is_causal") is None else named["is_causal"]
     visible = read_mask(attention_mask, keys, causal=queries > 1 and attention_mask is None and causal)
-    if position_bias is not None:
-        visible = with_bias(visible, position_bias, queries, keys)
-    options: dict[str, Any] = {"scaling": scaling, "dropout": dropout, "need_weights": _weights_wanted(named)}
+    if named.get("position_bias") is not None:
+        visible = with_bias(visible, named["position_bias"], queries, keys)
+    options: dict[str, Any] = {name: named[name] for name in ("scaling", "dropout") if name in named}
+    options["need_weights"] = _weights_wanted(named)
     if "extrapolation" in module._modules:
         attended = module.extrapolation(query, key, value, visible, **options)
     else:

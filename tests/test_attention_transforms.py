@@ -11,7 +11,7 @@ from test_attention import BAGS, DIM, HEADS, LENGTH, away, future, padding
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call, grad, jvp, vmap
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
@@ -183,9 +183,13 @@ def test_meta_and_fake_tensors(mask, need, options) -> None:
 def test_fake_tensors_of_symbolic_shape() -> None:
     layer, x = case()
     with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
-        fake, hidden = mode.from_tensor(x), mode.from_tensor(padding())
-        for need in (True, False):
-            assert layer(fake, fake, fake, key_padding_mask=hidden, need_weights=need)[0].dim() == 3
+        symbols = [StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * n) for n in (3, 2)]
+        fake = mode.from_tensor(x, symbolic_context=symbols[0])
+        hidden = mode.from_tensor(padding(), symbolic_context=symbols[1])
+        assert isinstance(fake.shape[0], torch.SymInt)
+        for given in ({"need_weights": False}, {}, {"key_padding_mask": hidden}):  # the last ties lengths to numbers
+            output, _ = layer(fake, fake, fake, **given)
+            assert output.shape[:2] == fake.shape[:2]
 
 
 @pytest.mark.parametrize("mask", MASKS)

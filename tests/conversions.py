@@ -101,15 +101,39 @@ def check_contract(library: str, name: str) -> None:
 
 
 def check_all_layers(library: str, name: str) -> None:
-    """layers="all" takes every one, all of them extrapolate, and the start is the same."""
+    """layers="all" takes every one, in the order of the forward pass; in training, with dropout, the same start."""
     model, run = case(library, name)
     before = run(model).detach()
     found, _ = survey(model)
+    calls: list[str] = []
+    hooks = [
+        one.module.register_forward_pre_hook(lambda *_, name=one.name: calls.append(name)) for one in found
+    ]  # fmt: skip
+    run(model)
+    for hook in hooks:
+        hook.remove()
+    towers = [[call for call in calls if call.split(".")[0] == top] for top in {call.split(".")[0] for call in calls}]
+    registered = [one.name for one in found]
+    assert all([registered.index(call) for call in tower] == sorted(map(registered.index, tower)) for tower in towers)
+
+    trained = [copy.deepcopy(model).train() for _ in range(2)]
     conversion = extrapolate_(model, layers="all")
     assert set(conversion.converted) == {one.name for one in found}
     torch.testing.assert_close(run(model).detach(), before, atol=5e-6 * float(before.abs().max()), rtol=0)
-    run(model)
     assert len(penalties(model).sum) == len(found)
+    for one in trained:
+        for module in one.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.3
+            for rate in ("attn_dropout", "dropout"):
+                if isinstance(getattr(module, rate, None), float):
+                    setattr(module, rate, 0.3)
+    extrapolate_(trained[1], layers="all")
+    outputs = []
+    for one in trained:
+        torch.manual_seed(5)  # the same cells drop out
+        outputs.append(run(one).detach())
+    torch.testing.assert_close(*outputs, atol=5e-6 * float(before.abs().max()), rtol=0)
 
 
 class Watch:

@@ -32,7 +32,7 @@ def test_a_converted_model_keeps_the_contract(name: str) -> None:
     check_contract("timm", name)
 
 
-@pytest.mark.parametrize("name", ["ViT with attention pooling (SigLIP)", "EVA-02", "BEiT", "Swin"])
+@pytest.mark.parametrize("name", convertible("timm"))
 def test_all_layers(name: str) -> None:
     check_all_layers("timm", name)
 

@@ -29,7 +29,7 @@ def test_a_converted_model_keeps_the_contract(name: str) -> None:
     check_contract("torchmil", name)
 
 
-@pytest.mark.parametrize("name", ["DTFDMIL", "TransMIL", "TransformerABMIL"])
+@pytest.mark.parametrize("name", convertible("torchmil"))
 def test_all_layers(name: str) -> None:
     check_all_layers("torchmil", name)
 

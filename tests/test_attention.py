@@ -147,49 +147,6 @@ def test_equals_the_oracle_with_appended_keys_other_widths_and_the_paper_scale(r
         check_oracle(away(ExtrapolativeAttention(DIM, HEADS, **common, **options)), ROUTES[route](), extra=extra)
 
 
-def same_as_multihead(old: nn.MultiheadAttention, inputs: list[Tensor], masks: dict[str, Any]) -> None:
-    new = ExtrapolativeAttention.from_multihead(old)
-    for need, average in ((False, True), (True, True), (True, False)):
-        results = []
-        for layer in (old, new):
-            torch.manual_seed(1)
-            results.append(layer(*inputs, need_weights=need, average_attn_weights=average, **masks))
-        for theirs, ours in zip(*results, strict=True):
-            assert (ours is None) == (theirs is None)
-            if ours is not None:
-                assert ours.isfinite().all()
-                defined = theirs.isfinite()  # a query that sees nothing: NaN there, zeros here
-                torch.testing.assert_close(ours[defined], theirs[defined], atol=1e-5, rtol=1e-5)
-                assert defined.any()
-
-
-@pytest.mark.parametrize("train", [False, True])
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize(
-    "route", ["none", "padding", "hint, mask", "mask", "mask, padding", "float mask, float padding"]
-)
-def test_is_multihead_attention_at_the_start(route: str, batch_first: bool, train: bool) -> None:
-    masks = {k: m.float() if m is not True and m.is_floating_point() else m for k, m in ROUTES[route]().items()}
-    for options in ({}, {"bias": False}, {"kdim": 3, "vdim": 6}, {"add_bias_kv": True, "add_zero_attn": True}):
-        if "hint" in route and "add_bias_kv" in options:
-            continue  # the hint makes nn.MultiheadAttention hide the appended keys; ours shows them
-        old = nn.MultiheadAttention(DIM, HEADS, dropout=0.5, batch_first=batch_first, **options).train(train)
-        size = (BAGS, LENGTH) if batch_first else (LENGTH, BAGS)
-        x = torch.randn(*size, DIM)
-        same_as_multihead(old, [x, torch.randn(*size, old.kdim), torch.randn(*size, old.vdim)], masks)
-        if old.kdim == DIM:
-            same_as_multihead(old, [x, x, x], masks)
-
-
-def test_unbatched_is_multihead_attention_at_the_start() -> None:
-    for batch_first in (True, False):
-        old = nn.MultiheadAttention(DIM, HEADS, batch_first=batch_first)
-        x, y = torch.randn(LENGTH, DIM), torch.randn(LENGTH, DIM)
-        for masks in ({}, {"key_padding_mask": padding()[1]}, {"attn_mask": torch.rand(HEADS, LENGTH, LENGTH).log()}):
-            same_as_multihead(old, [x, x, x], masks)
-            same_as_multihead(old, [x, y, y], masks)
-
-
 @pytest.mark.parametrize("route", ROUTES)
 def test_gradients(route: str) -> None:
     layer = away(ExtrapolativeAttention(4, 2, dtype=torch.float64, batch_first=True))

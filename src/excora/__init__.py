@@ -19,6 +19,7 @@ _HOME = {
     "parameter_groups": "pooling",
     "ExtrapolativeAttention": "attention",
     "extrapolate_": "convert",
+    "register_adapter": "convert",
     "PearsonLoss": "losses",
     "DispersionNormalizedPearsonLoss": "losses",
     "ConcordanceLoss": "losses",

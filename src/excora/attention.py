@@ -19,15 +19,11 @@ from excora.errors import InputError
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate, sharpness
 from excora.functional import masked_softmax
 from excora.reduce import Penalty
-from excora.visibility import Visibility, each, read_masks, value_statistics, without_padded_nan
+from excora.visibility import Visibility, check_inputs, each, read_masks, through_padded, value_statistics
 
 #: Where the parameters of gamma and tau stood in files of 0.1, and where they stand.
-_OLD_NAMES = {
-    "gain_weight": "gain.weight",
-    "gain_bias": "gain.bias",
-    "log_temperature": "temperature.log_base",
-    "temperature_slope": "temperature.slope",
-}
+_GAIN = {"gain_weight": "gain.weight", "gain_bias": "gain.bias"}
+_OLD_NAMES = _GAIN | {"log_temperature": "temperature.log_base", "temperature_slope": "temperature.slope"}
 
 
 class Attended(NamedTuple):
@@ -70,7 +66,8 @@ def extrapolated_attention(
     attended, weights = attend(q, k, v, visible, scaling, dropout)
     # A query without a visible key has m = 0: with gain 0 it gets zeros whatever the back end made of it.
     gain = torch.where(statistics.seen, gamma, 0.0).unsqueeze(-1)
-    output = extrapolate(statistics.mean, attended, gain).to(attended.dtype)
+    # Expanded here: torch's lerp cannot broadcast fake tensors of symbolic shape.
+    output = extrapolate(statistics.mean.expand_as(attended), attended, gain.expand_as(attended)).to(attended.dtype)
     penalty = None if extrapolation.gain is None else extrapolation.penalty(gamma, statistics.seen)
     named = {"gamma": gamma, "temperature": tau, "dispersion": statistics.dispersion}
     return Attended(output, weights, penalty, {name: x.detach() for name, x in named.items()})
@@ -84,7 +81,8 @@ def _attend_in_the_open(
     seen = visible.dense(q.shape[2], k.shape[2], q.device)
     logits = (q * scaling) @ k.transpose(2, 3)
     weights = masked_softmax(logits if visible.bias is None else logits + visible.bias, seen)
-    if not torch.is_autocast_enabled(q.device.type):
+    device = q.device.type  # "meta" is one that autocast does not know
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         weights = weights.to(logits.dtype)
     weights = F.dropout(weights, dropout)
     return weights @ v, weights
@@ -110,12 +108,10 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         gamma = free_gain(w_h . m + b_h, cap),   tau = T_h (1 + spread)^beta_h
         head = m + gamma (softmax(q k / (tau sqrt(head_dim))) v - m)
 
-    Arguments, masks, shapes and the returned pair are those of nn.MultiheadAttention. Ours, keyword-only, as in
-    :class:`ECAPool`: ``residual`` and ``temperature`` switch the components and choose their form (the paper's forms do
-    not start at 1), ``cap`` bounds gamma, ``scale="paper"`` takes spread = sigma, ``penalty_weight`` weighs
-    (gamma - 1)^2. After each call ``last_penalty`` is the penalty as
-    (sum, count), None without gain, and ``last_details`` holds detached gamma, temperature and dispersion,
-    (bags, heads, 1 or queries) each; ``torch.export`` leaves both as they were.
+    Arguments, masks, shapes and the returned pair are those of nn.MultiheadAttention. Ours, keyword-only, are those of
+    :class:`Extrapolation`; the paper's forms do not start at 1. After each call ``last_penalty`` and ``last_details``
+    are those of :class:`Attended`: read them inside a function that ``torch.func`` transforms, as they belong to it;
+    ``torch.export`` leaves them as they were.
 
     What differs: ``is_causal`` works without ``attn_mask`` too; a float mask of -1e4 or less hides its key like -inf;
     a query that may see nothing gets zeros before ``out_proj``, not NaN; NaN in padded rows of key and value stays
@@ -184,10 +180,13 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         like, trainable = self.out_proj.weight, any(p.requires_grad for p in self.parameters())
         with like.device:
             extrapolation = Extrapolation(self.head_dim, heads=self.num_heads, **options)
-        self.extrapolation = extrapolation.to(like.dtype).requires_grad_(trainable).train(self.training)
+        for module in extrapolation.modules():  # Module.to swaps tensors, which fake ones do not always allow
+            for name, start in module.named_parameters(recurse=False):
+                setattr(module, name, nn.Parameter(start.detach().to(like.dtype), requires_grad=trainable))
         # The fused path of nn.TransformerEncoderLayer goes round forward(), unless a module below it has a hook. This
         # one costs nothing: the extrapolation is used by its methods and never called.
-        self.extrapolation.register_forward_pre_hook(_keeps_the_fused_path_away)
+        extrapolation.register_forward_pre_hook(_keeps_the_fused_path_away)
+        self.extrapolation = extrapolation.train(self.training)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and tau, whose start 0 means 1: weight decay is better kept off them."""
@@ -225,62 +224,52 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """As nn.MultiheadAttention.forward; the class says what differs."""
-        self._check(query, key, value)
+        masked = is_causal or key_padding_mask is not None or attn_mask is not None
+        check_inputs((query, key, value), (self.embed_dim, self.kdim, self.vdim), self.batch_first, masked=masked)
+        rest = (need_weights, attn_mask, average_attn_weights, is_causal)
+        if query.is_nested:
+            return through_padded(query, lambda x, hidden: self._forward([x, x, x], hidden, *rest))
+        if query.dim() == 3:
+            return self._forward([query, key, value], key_padding_mask, *rest)
         axis = 0 if self.batch_first else 1
-        if query.dim() == 2:
-            query, key, value = each(lambda x: x.unsqueeze(axis), query, key, value)
-            padding = None if key_padding_mask is None else key_padding_mask[None]
-            output, weights = self.forward(
-                query, key, value, padding, need_weights, attn_mask, average_attn_weights, is_causal
-            )
-            return output.squeeze(axis), None if weights is None else weights.squeeze(0)
-        shape = (key.shape[axis], self.num_heads, query.shape[1 - axis], key.shape[1 - axis])
+        padding = None if key_padding_mask is None else key_padding_mask[None]
+        output, weights = self._forward(each(lambda x: x.unsqueeze(axis), query, key, value), padding, *rest)
+        return output.squeeze(axis), None if weights is None else weights.squeeze(0)
+
+    def _forward(
+        self,
+        inputs: list[Tensor],
+        padding: Tensor | None,
+        need_weights: bool,
+        attn_mask: Tensor | None,
+        average: bool,
+        is_causal: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        axis = 0 if self.batch_first else 1
+        bags, queries, keys = inputs[1].shape[axis], inputs[0].shape[1 - axis], inputs[1].shape[1 - axis]
+        shape = (bags, self.num_heads, queries, keys)
         # Where nn.MultiheadAttention takes the hint's word for the mask, so does this; else the mask itself counts.
-        if is_causal and (
-            attn_mask is None or (key_padding_mask is None and not need_weights and shape[2] == shape[3])
-        ):
-            attn_mask = None
-        else:
-            is_causal = False
-        visible = read_masks(key_padding_mask, attn_mask, shape, causal=is_causal)
-        if visible.keys is not None:
-            query, key, value = without_padded_nan(visible.keys, axis, query, key, value)
-        q, k, v = self._project(query, key, value)
+        trusted = padding is None and not need_weights and queries == keys
+        causal = is_causal and (attn_mask is None or trusted)
+        visible = read_masks(padding, None if causal else attn_mask, shape, causal=causal)
+        q, k, v = self._project(*visible.without_padded_nan(axis, *inputs))
         k, v, visible = self._append_keys(k, v, visible, shape)
         dropout = self.dropout if self.training else 0.0
-        attended, weights = self._remember(
-            extrapolated_attention(self.extrapolation, q, k, v, visible, dropout=dropout, need_weights=need_weights)
-        )
-        attended = attended.permute((0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3))
-        output = self.out_proj(attended.reshape(*attended.shape[:2], self.embed_dim))
-        return output, weights.mean(1) if weights is not None and average_attn_weights else weights
-
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
-        inputs, dims = (query, key, value), (self.embed_dim, self.kdim, self.vdim)
-        if any(x.is_nested for x in inputs):
-            raise InputError(
-                "nested tensors are not supported: pass padded ones and key_padding_mask, and set "
-                "use_nested_tensor = False on an enclosing nn.TransformerEncoder (extrapolate_ does)"
-            )
-        axis = 0 if self.batch_first else 1
-        fits = query.dim() in (2, 3) and all(x.dim() == query.dim() for x in inputs)
-        fits = fits and all(x.shape[-1] == dim for x, dim in zip(inputs, dims, strict=True))
-        fits = fits and key.shape[:-1] == value.shape[:-1] and key.shape[(1 - axis) * (key.dim() - 2)] > 0
-        if not fits or (query.dim() == 3 and query.shape[axis] != key.shape[axis]):
-            layout = "(bags, length, dim)" if self.batch_first else "(length, bags, dim)"
-            raise InputError(
-                f"query, key and value must be {layout}, or (length, dim) each, of dims {dims}, with one number of "
-                f"bags and as many values as keys, at least one; got {[tuple(x.shape) for x in inputs]}"
-            )
+        found = extrapolated_attention(self.extrapolation, q, k, v, visible, dropout=dropout, need_weights=need_weights)
+        if not torch.compiler.is_exporting():  # an exported program has nowhere to keep them
+            self.last_penalty, self.last_details = found.penalty, found.details
+        weights = found.weights.mean(1) if found.weights is not None and average else found.weights
+        return self._merge(found.output), weights
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
         """q, k and v as (bags, heads, length, head_dim): strided views, which the fused kernels take as they are."""
-        weight, bias = self.in_proj_weight, self.in_proj_bias
+        weight = self.in_proj_weight
+        weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight) if weight is None else weight.chunk(3)
+        # A bias of another dtype is something torch's linear takes for some shapes and not for others.
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.to(weights[0].dtype)
         if weight is not None and query is key and key is value:
             flat = F.linear(query, weight, bias).chunk(3, -1)
         else:
-            separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-            weights = separate if weight is None else weight.chunk(3)
             biases = (None, None, None) if bias is None else bias.chunk(3)
             flat = tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
         order = (0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3)
@@ -290,7 +279,7 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         self, k: Tensor, v: Tensor, visible: Visibility, shape: tuple[int, int, int, int]
     ) -> tuple[Tensor, Tensor, Visibility]:
         """The keys of ``add_bias_kv`` and ``add_zero_attn``, which every query may see."""
-        size, extra = (shape[0], self.num_heads, 1, self.head_dim), 0
+        size, extra = (*shape[:2], 1, self.head_dim), 0
         if self.bias_k is not None and self.bias_v is not None:
             ours = [b.view(1, *size[1:]).expand(size).to(k.dtype) for b in (self.bias_k, self.bias_v)]
             k, v, extra = torch.cat([k, ours[0]], 2), torch.cat([v, ours[1]], 2), extra + 1
@@ -298,10 +287,14 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
             k, v, extra = torch.cat([k, k.new_zeros(size)], 2), torch.cat([v, v.new_zeros(size)], 2), extra + 1
         return k, v, visible.extended(extra, shape[2], shape[3], k.device) if extra else visible
 
-    def _remember(self, attended: Attended) -> tuple[Tensor, Tensor | None]:
-        if not torch.compiler.is_exporting():  # an exported program has nowhere to keep them
-            self.last_penalty, self.last_details = attended.penalty, attended.details
-        return attended.output, attended.weights
+    def _merge(self, heads: Tensor) -> Tensor:
+        """``out_proj`` of the heads side by side: (bags, heads, length, head_dim) to the layer's output."""
+        # In training the length comes first in memory, as from nn.MultiheadAttention: a dropout that follows draws its
+        # numbers in that order. Else whatever costs no copy.
+        turned = self.batch_first and self.training
+        heads = heads.permute((0, 2, 1, 3) if self.batch_first and not turned else (2, 0, 1, 3))
+        output = self.out_proj(heads.reshape(*heads.shape[:2], self.embed_dim))
+        return output.transpose(0, 1) if turned else output
 
 
 def _keeps_the_fused_path_away(_module: nn.Module, _arguments: Any) -> None:

@@ -87,8 +87,9 @@ def penalties(model: nn.Module) -> Penalty:
     """What the layers of ``model`` kept in ``last_penalty`` at their last call, stacked: (layers,) and (layers,).
 
     Attention layers and converted pools return what their host expects, so they keep their penalty for this function.
-    A module reachable twice counts once, with its last call. Where no layer kept one the result has shape (0,),
-    whose sum is zero.
+    A module reachable twice counts once, with its last call; so does a penalty that two modules hold. Where no layer
+    kept one the result has shape (0,), whose sum is zero. A layer that trains but ran without a graph raises
+    :class:`InputError`: re-entrant checkpointing does that; the other kind, ``use_reentrant=False``, is exact.
 
     >>> layer = nn.Identity()
     >>> layer.last_penalty = Penalty(torch.tensor(3.0), torch.tensor(2.0))
@@ -97,7 +98,15 @@ def penalties(model: nn.Module) -> Penalty:
     >>> penalties(nn.ReLU())
     Penalty(sum=tensor([]), count=tensor([]))
     """
-    kept = [p for module in model.modules() if (p := getattr(module, "last_penalty", None)) is not None]
+    held = [(module, p) for module in model.modules() if (p := getattr(module, "last_penalty", None)) is not None]
+    for module, penalty in held:
+        lost = module.training and torch.is_grad_enabled() and not penalty.sum.requires_grad
+        if lost and any(p.requires_grad and ".gain." in f".{name}" for name, p in module.named_parameters()):
+            raise InputError(
+                f"the last penalty of {type(module).__name__} has no graph and would train nothing: checkpoint with "
+                "use_reentrant=False; or, to read the number alone, call penalties under torch.no_grad()"
+            )
+    kept = list({id(penalty): penalty for _, penalty in held}.values())
     if not kept:
         device = next((p.device for p in model.parameters()), None)
         return Penalty(torch.zeros(0, device=device), torch.zeros(0, device=device))

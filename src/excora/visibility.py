@@ -48,6 +48,19 @@ class Visibility(NamedTuple):
         seen = [None if x is None else F.pad(x, (0, extra), value=True) for x in (self.keys, pairs)]
         return Visibility(seen[0], seen[1], None if self.bias is None else F.pad(self.bias, (0, extra)), False)
 
+    def without_padded_nan(self, axis: int, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """Zeros for NaN and infinity in padded rows of key and value: 0 * NaN would reach the gradients of weights.
+
+        Finite padding stays: in self-attention a padded row is a query too, and its output that of
+        nn.MultiheadAttention. ``axis`` is that of the bags.
+        """
+        if self.keys is None:
+            return [query, key, value]
+        hidden = ~self.keys[:, 0, 0, :, None]
+        hidden = hidden if axis == 0 else hidden.transpose(0, 1)
+        clean = each(lambda x: x.masked_fill(hidden & ~x.isfinite(), 0.0), key, value)
+        return [clean[0] if query is key else query, *clean]
+
 
 def read_masks(
     key_padding_mask: Tensor | None,
@@ -94,21 +107,49 @@ def _split(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
     return (~mask, None) if mask.dtype == torch.bool else (mask > HIDDEN_BIAS, mask)
 
 
+def check_inputs(
+    inputs: tuple[Tensor, Tensor, Tensor], dims: tuple[int, int, int], batch_first: bool, *, masked: bool
+) -> None:
+    """Raise unless query, key and value fit together, and a nested tensor is one that nn.MultiheadAttention takes."""
+    query, key, value = inputs
+    if any(x.is_nested for x in inputs):
+        if masked or not (query is key and key is value and batch_first and query.layout == torch.strided):
+            raise InputError(
+                "a nested tensor must be query, key and value at once, of layout torch.strided, in a layer with "
+                "batch_first and without a mask; pass padded tensors and key_padding_mask instead"
+            )
+        return
+    axis = 0 if batch_first else 1
+    fits = query.dim() in (2, 3) and all(x.dim() == query.dim() for x in inputs)
+    fits = fits and all(x.shape[-1] == dim for x, dim in zip(inputs, dims, strict=True))
+    fits = fits and key.shape[:-1] == value.shape[:-1] and key.shape[(1 - axis) * (key.dim() - 2)] > 0
+    if not fits or (query.dim() == 3 and query.shape[axis] != key.shape[axis]):
+        layout = "(bags, length, dim)" if batch_first else "(length, bags, dim)"
+        raise InputError(
+            f"query, key and value must be {layout}, or (length, dim) each, of dims {dims}, with one number of "
+            f"bags and as many values as keys, at least one; got {[tuple(x.shape) for x in inputs]}"
+        )
+
+
+def through_padded(
+    x: Tensor, run: Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]
+) -> tuple[Tensor, Tensor | None]:
+    """``run(zero-padded, which rows are padding)`` for a nested x, with its first result nested like x.
+
+    In eval without gradients an nn.TransformerEncoder hands a padded batch to its layers as a nested tensor.
+    """
+    lengths = [len(row) for row in x.unbind()]
+    padded = torch.nested.to_padded_tensor(x, 0.0)
+    position = torch.arange(padded.shape[1], device=x.device)
+    output, weights = run(padded, position >= torch.tensor(lengths, device=x.device)[:, None])
+    rows = [row[:length] for row, length in zip(output, lengths, strict=True)]
+    return torch.nested.as_nested_tensor(rows), weights
+
+
 def each(function: Callable[[Tensor], Tensor], *inputs: Tensor) -> list[Tensor]:
     """``function`` of each input, once for one that stands in several places, so that self-attention is still seen."""
     results = {id(x): function(x) for x in inputs}
     return [results[id(x)] for x in inputs]
-
-
-def without_padded_nan(seen: Tensor, axis: int, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Zeros for NaN and infinity in padded rows of key and value: 0 * NaN would reach the gradients of the weights.
-
-    Finite padding stays: in self-attention a padded row is a query too, and its output that of nn.MultiheadAttention.
-    """
-    hidden = ~seen[:, 0, 0, :, None]
-    hidden = hidden if axis == 0 else hidden.transpose(0, 1)
-    clean = each(lambda x: x.masked_fill(hidden & ~x.isfinite(), 0.0), key, value)
-    return [clean[0] if query is key else query, *clean]
 
 
 class ValueStatistics(NamedTuple):

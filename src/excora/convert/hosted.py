@@ -1,0 +1,135 @@
+"""What a converted layer of another library holds: gain and temperature, as its submodule ``extrapolation``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from excora.attention import Attended, extrapolated_attention
+from excora.errors import ConversionError, InputError
+from excora.extrapolation import Extrapolation
+from excora.reduce import Penalty
+from excora.visibility import HIDDEN_BIAS, Visibility
+
+#: residual, temperature, cap, scale and penalty_weight, as extrapolate_ takes them.
+Options = Mapping[str, Any]
+#: What a call leaves on a module. It belongs to the call's graph, and can be neither copied nor pickled.
+KEPT = ("last_penalty", "last_details")
+
+
+class HostedExtrapolation(Extrapolation):
+    """The extrapolation of one attention layer: called with q, k and v it attends, and keeps the penalty of the call.
+
+    A module of its own that is *called*, so that hooks, and wrappers such as PEFT's ``modules_to_save``, reach it.
+
+    >>> extrapolation = HostedExtrapolation(8, heads=4)
+    >>> q, k, v = torch.randn(3, 2, 4, 5, 8)
+    >>> extrapolation(q, k, v).output.shape, extrapolation.last_penalty.count
+    (torch.Size([2, 4, 5, 8]), tensor(8.))
+    """
+
+    last_penalty: Penalty | None = None
+    last_details: dict[str, Tensor] | None = None
+    _told = False
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Visibility | None = None,
+        *,
+        scaling: float | None = None,
+        dropout: float = 0.0,
+        need_weights: bool = False,
+    ) -> Attended:
+        """As :func:`excora.attention.extrapolated_attention`; without ``visible`` every query sees every key."""
+        if self.training and v.requires_grad and not self._told and not torch.compiler.is_compiling():
+            self._tell_if_inert()
+        visible = Visibility(None, None, None, False) if visible is None else visible
+        attended = extrapolated_attention(
+            self, q, k, v, visible, scaling=scaling, dropout=dropout, need_weights=need_weights
+        )
+        self.keep(attended.penalty, attended.details)
+        return attended
+
+    def keep(self, penalty: Penalty | None, details: dict[str, Tensor]) -> None:
+        """For :func:`excora.penalties` and for a look at gamma; an exported program has nowhere to keep them."""
+        if not torch.compiler.is_exporting():
+            self.last_penalty, self.last_details = penalty, details
+
+    def _tell_if_inert(self) -> None:
+        own = list(self.parameters())
+        if own and not any(p.requires_grad or p.any() for p in own):
+            warnings.warn(
+                "this model trains, but the extrapolation of a converted layer is frozen where it started and does "
+                "nothing. With PEFT: LoraConfig(..., modules_to_save=conversion.modules_to_save); else "
+                "requires_grad_(True) on conversion.parameters().",
+                stacklevel=3,
+            )
+        self._told = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in KEPT}
+
+
+def give(module: nn.Module, extrapolation: nn.Module) -> None:
+    """Add ``extrapolation`` to a layer: device and dtype of the layer, frozen if the layer is; old files still load."""
+    if hasattr(module, "extrapolation"):
+        raise ConversionError(f"{type(module).__name__} has something else in its attribute 'extrapolation'")
+    weights = list(module.parameters())
+    like = next((p for p in weights if p.is_floating_point()), None)
+    trainable = not weights or any(p.requires_grad for p in weights)
+    if like is not None:
+        extrapolation = extrapolation.to(device=like.device, dtype=like.dtype)
+    module.extrapolation = extrapolation.requires_grad_(trainable).train(module.training)
+    module.register_load_state_dict_pre_hook(_start_where_missing)
+
+
+def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
+    """A file from before the conversion: gamma and tau begin at 1 again, and nothing counts as missing."""
+    new = {f"{prefix}extrapolation.{name}": p for name, p in module.extrapolation.named_parameters()}  # type: ignore[union-attr]
+    known = [name for name in state_dict if name.startswith(prefix)]
+    bare = len(list(module.parameters())) == len(new)  # a layer without weights, of which an old file says nothing
+    if any(name in new for name in known) or not (known or bare):
+        return
+    for name, p in new.items():  # the hidden layer of a pool's gain has no start of its own
+        state_dict[name] = p.detach().clone() if ".hidden." in name else torch.zeros_like(p)
+
+
+def read_mask(mask: Tensor | None, keys: int, *, causal: bool = False, hidden: float = HIDDEN_BIAS) -> Visibility:
+    """The mask of torch's fused attention: boolean, True for a visible key, or float, added to the logits.
+
+    It broadcasts to (bags, heads, queries, keys). One that is equal for all queries is read as padding, of which the
+    statistics are one a bag. A bias of ``hidden`` or less hides its key. No value of the mask is looked at from Python.
+
+    >>> read_mask(torch.tensor([True, False]).view(1, 1, 1, 2).expand(1, 1, 3, 2), 2).keys
+    tensor([[[[ True, False]]]])
+    """
+    if mask is None:
+        return Visibility(None, None, None, causal)
+    if causal:
+        raise InputError("give a mask or is_causal=True, not both, as for torch's scaled_dot_product_attention")
+    mask = mask[(None,) * (4 - mask.dim())]
+    mask = mask.expand(*mask.shape[:-1], keys)
+    if mask.stride(-2) == 0:
+        mask = mask[..., :1, :]
+    seen, bias = (mask, None) if mask.dtype == torch.bool else (mask > hidden, mask)
+    if mask.shape[-2] == 1 and mask.shape[1] == 1:
+        return Visibility(seen, None, bias, False)
+    return Visibility(None, seen, bias, False)
+
+
+def with_bias(visible: Visibility, bias: Tensor, queries: int, keys: int) -> Visibility:
+    """The same with ``bias`` (…, queries, keys) on the logits: of positions, it hides nothing."""
+    total = bias if visible.bias is None else visible.bias + bias
+    seen = visible.dense(queries, keys, bias.device)
+    if seen is None:
+        seen = torch.ones(1, 1, 1, keys, dtype=torch.bool, device=bias.device)
+    if visible.causal:
+        return Visibility(None, seen[(None,) * (4 - seen.dim())], total, False)
+    return Visibility(seen if visible.pairs is None else None, visible.pairs, total, False)

@@ -29,6 +29,7 @@ _HOME = {
     "dispersion": "functional",
     "eca_pool": "fused",
     "PearsonCorrelation": "metrics",
+    "ConcordanceCorrelation": "metrics",
     "CorrelationSummary": "metrics",
     "PlateauMonitor": "monitor",
     "diagnose": "diagnosis",

@@ -9,7 +9,6 @@ All statistics are population statistics (divided by the total weight), in float
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -22,6 +21,15 @@ from excora.samples import columns
 TOLERANCE = 4.0  # in units of machine epsilon: a standard deviation up to 4 eps |mean| is rounding, not spread
 
 
+class _Frame(NamedTuple):
+    """Where the data of a batch lie, per target: constants to autograd, as no moment depends on them."""
+
+    weight: Tensor  # (targets,), total weight W
+    divisor: Tensor  # (targets,), W or, in place of zero, 1
+    shift: Tensor  # (2, targets), of x and of y: the rounded mean
+    scale: Tensor  # (2, targets), a power of two of the size of the values
+
+
 class Moments(NamedTuple):
     """Weighted moments of a batch, each (targets,): x is the prediction, y the target.
 
@@ -29,32 +37,42 @@ class Moments(NamedTuple):
     values, constants to autograd: float32 suffices from 1e-18 to 1e18, and scaling by them loses no digit.
     """
 
-    offset: Tensor  # mean(x) - mean(y)
     variance_x: Tensor
     variance_y: Tensor
     covariance: Tensor
     pearson: Tensor  # cov / (sigma_yhat sigma_y), 0 with zero gradient where undefined
     defined: Tensor  # boolean: both standard deviations exceed 4 eps |mean|, which takes at least two samples
-    scale_x: Tensor
-    scale_y: Tensor
-    weight: Tensor  # total weight W
+    rest_x: Tensor  # mean(x) / scale_x = shift_x / scale_x + rest_x: the mean's derivative, and its last digits
+    rest_y: Tensor
+    frame: _Frame
+
+    @property
+    def weight(self) -> Tensor:
+        """Total weight W."""
+        return self.frame.weight
+
+    @property
+    def scale_x(self) -> Tensor:
+        """Unit of the prediction."""
+        return self.frame.scale[0]
+
+    @property
+    def scale_y(self) -> Tensor:
+        """Unit of the target."""
+        return self.frame.scale[1]
+
+    @property
+    def offset(self) -> Tensor:
+        """mean(x) - mean(y)."""
+        return self.frame.shift[0] - self.frame.shift[1] + self.scale_x * self.rest_x - self.scale_y * self.rest_y
 
     def concordance(self) -> Tensor:
         """Concordance 2 cov / (sigma_yhat^2 + sigma_y^2 + offset^2); 0 with zero gradient where undefined."""
         unit = torch.maximum(self.scale_x, self.scale_y)
         ratio_x, ratio_y = self.scale_x / unit, self.scale_y / unit
         squares = ratio_x.square() * self.variance_x + ratio_y.square() * self.variance_y
-        squares = (squares + (self.offset / unit).square()).masked_fill(~self.defined, math.inf)
-        return bounded(2.0 * ratio_x * ratio_y * self.covariance / squares)
-
-
-class _Frame(NamedTuple):
-    """Where the data of a batch lie, per target: constants to autograd, as no moment in Moments depends on them."""
-
-    weight: Tensor  # (targets,), W
-    divisor: Tensor  # (targets,), W or, in place of zero, 1
-    shift: Tensor  # (2, targets), of x and of y: the rounded mean
-    scale: Tensor  # (2, targets), a power of two of the size of the values
+        squares = torch.where(self.defined, squares + (self.offset / unit).square(), 1.0)
+        return _bounded(torch.where(self.defined, 2.0 * ratio_x * ratio_y * self.covariance / squares, 0.0))
 
 
 def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> _Frame:
@@ -62,10 +80,11 @@ def _frame(x: Tensor, y: Tensor, w: Tensor | None, reduce: bool) -> _Frame:
     # A scale may be off by many powers of ten: some rows, and the mean in case those happen to be zero, will do.
     some = slice(None, None, x.shape[0] // 16 + 1)
     parts = torch.stack([count, _sum(x, w), _sum(y, w), x[some].abs().sum(0), y[some].abs().sum(0)])
-    weight, sums, sizes = (all_reduce_sum(parts) if reduce else parts).split([1, 2, 2])
-    divisor = _positive(weight[0])
-    shift = sums / divisor
-    return _Frame(weight[0], divisor, shift, _power_of_two(sizes + shift.abs()))
+    parts = all_reduce_sum(parts) if reduce else parts
+    weight = parts[0]
+    divisor = _positive(weight)
+    shift = parts[1:3] / divisor
+    return _Frame(weight, divisor, shift, _power_of_two(parts[3:] + shift.abs()))
 
 
 def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> Moments:
@@ -86,27 +105,18 @@ def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> 
     rest_x, rest_y, xx, yy, xy = (total * share for total in sums)
     variance_x, variance_y, covariance = xx - rest_x * rest_x, yy - rest_y * rest_y, xy - rest_x * rest_y
     undefined = _undefined(variance_x.detach(), variance_y.detach(), centre)
-    # Infinite before the root, so that its inverse and every derivative of that is zero: after it they would be NaN.
-    # Two roots: the third power of one of the product would leave the range of float32.
-    inverse_x, inverse_y = (v.masked_fill(undefined, math.inf).rsqrt() for v in (variance_x, variance_y))
-    (scale_x, scale_y), (shift_x, shift_y) = frame.scale.unbind(), frame.shift.unbind()
-    return Moments(
-        offset=shift_x - shift_y + scale_x * rest_x - scale_y * rest_y,
-        variance_x=variance_x,
-        variance_y=variance_y,
-        covariance=covariance,
-        pearson=covariance * inverse_x * inverse_y,
-        defined=~undefined,
-        scale_x=scale_x,
-        scale_y=scale_y,
-        weight=frame.weight,
-    )
+    # Filled before the root: after it, the derivatives of what is not taken would be NaN. Two roots, as powers of the
+    # inverse of one, of the product, would leave the range of float32 in higher derivatives.
+    sigma_x, sigma_y = (v.masked_fill(undefined, 1.0).sqrt() for v in (variance_x, variance_y))
+    rho = covariance.masked_fill(undefined, 0.0) / (sigma_x * sigma_y)
+    return Moments(variance_x, variance_y, covariance, rho, ~undefined, rest_x, rest_y, frame)
 
 
 def _undefined(variance_x: Tensor, variance_y: Tensor, mean: Tensor) -> Tensor:
     """Whether sigma_x <= 4 eps |mean_x| or the same of y, ``mean`` being (2, targets)."""
     noise_x, noise_y = (TOLERANCE * torch.finfo(mean.dtype).eps * mean).square().unbind()
-    return (variance_x <= noise_x) | (variance_y <= noise_y)
+    # Not `> 0`: a NaN among the inputs must come out as NaN, not pass as an undefined target.
+    return torch.minimum(variance_x - noise_x, variance_y - noise_y) <= 0
 
 
 def _positive(z: Tensor) -> Tensor:
@@ -120,7 +130,7 @@ def _power_of_two(z: Tensor) -> Tensor:
     return z / torch.frexp(z).mantissa
 
 
-def bounded(z: Tensor) -> Tensor:
+def _bounded(z: Tensor) -> Tensor:
     """``z`` without what rounding put beyond -1 or 1; its derivatives stay, which a clamp would make zero there."""
     rounded = z.detach()
     return z + (rounded.clamp(-1.0, 1.0) - rounded)
@@ -154,7 +164,7 @@ def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weig
     >>> pearson(torch.tensor([[1.0, 5.0], [2.0, 5.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0]]))
     tensor([-1.,  0.])
     """
-    return bounded(moments(*columns(prediction, target, mask, weight)).pearson).reshape(prediction.shape[1:])
+    return _bounded(moments(*columns(prediction, target, mask, weight)).pearson).reshape(prediction.shape[1:])
 
 
 def concordance(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:

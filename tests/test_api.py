@@ -24,8 +24,8 @@ import excora
 
 SNAPSHOT = Path(__file__).with_name("api.txt")
 NEEDS_APP = {  # excora[app]: torchmetrics, Lightning, pandas, scikit-learn
-    "PearsonCorrelation", "CorrelationSummary", "fit", "predict", "Run", "validate", "compare", "TabularRegressor",
-    "BagRegressor", "SteadyRegressor", "TabularEnsemble",
+    "PearsonCorrelation", "ConcordanceCorrelation", "CorrelationSummary", "fit", "predict", "Run", "validate",
+    "compare", "TabularRegressor", "BagRegressor", "SteadyRegressor", "TabularEnsemble",
 }  # fmt: skip
 CORE = sorted(set(excora.__all__) - NEEDS_APP - {"__version__"})
 

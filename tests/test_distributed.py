@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from excora import reduce
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
-from excora.metrics import CorrelationSummary, PearsonCorrelation
+from excora.metrics import ConcordanceCorrelation, CorrelationSummary, PearsonCorrelation
 from excora.pooling import ECAPool
 from excora.reduce import accumulate_backward, all_reduce_max, all_reduce_sum
 
@@ -138,6 +138,15 @@ def collectives(rank: int) -> dict[str, Tensor]:
     return {"total": total.detach(), "first": first.detach(), "second": second, "highest": highest}
 
 
+def curvature(batch: Batch, share: float) -> dict[str, Tensor]:
+    """Gradient of a loss for each rank's predictions, and the gradient of that gradient's sum of squares."""
+    prediction = (batch["x"].mean(1)[:, :3] + 0.3 * batch["target"].nan_to_num()).requires_grad_()
+    loss = JointLoss(ConcordanceLoss(), weight=0.7)(prediction, batch["target"], batch["mask"], batch["weight"])
+    (first,) = torch.autograd.grad(share * loss.pow(2), prediction, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), prediction)
+    return {"first": first.detach(), "second": second}
+
+
 def drifting_steps(rank: int) -> dict[str, Tensor]:
     """Two accumulated steps of a model whose buffers DDP broadcasts: the replay must broadcast them too."""
     torch.manual_seed(2)
@@ -154,14 +163,16 @@ def drifting_steps(rank: int) -> dict[str, Tensor]:
 
 
 def metric_values(batch: Batch, micro: int) -> dict[str, Tensor]:
-    """Both metrics of a prediction that is a fixed function of the rows, fed ``micro`` rows at a time."""
-    pearson, summary = PearsonCorrelation(3), CorrelationSummary(3)
+    """The metrics of a prediction that is a fixed function of the rows, fed ``micro`` rows at a time."""
+    pearson, agreement, summary = PearsonCorrelation(3), ConcordanceCorrelation(3), CorrelationSummary(3)
     for x, target, mask, weight in zip(*(t.split(micro) for t in batch.values()), strict=True):
         prediction, groups = 1e3 + x.mean(1)[:, :3], x[:, 0, 3].round().long()
         pearson.update(prediction, target, mask, weight)
+        agreement.update(prediction - 1e3, target, mask, weight)
         summary.update(prediction, target, groups, mask, weight)
     by_group = summary.by_group()
-    return {"pearson": pearson.compute(), **summary.compute(), "ids": by_group.ids, "rho": by_group.correlation}
+    each = {"pearson": pearson.compute(), "concordance": agreement.compute()}
+    return {**each, **summary.compute(), "ids": by_group.ids, "rho": by_group.correlation}
 
 
 def naive(case: Case, batch: Batch) -> dict[str, Tensor]:
@@ -186,6 +197,7 @@ def work(rank: int, folder: str) -> None:
         results["naive"] = naive(CASES["pearson"], rows(CASES["pearson"], world)[rank])
         results["collectives"] = collectives(rank)
         results["metrics"] = {name: metric_values(rows(CASES[name], world)[rank], 4) for name in METRIC_CASES}
+        results["curvature"] = curvature(rows(CASES["joint"], world)[rank], 1.0)
         results["drifting"] = drifting_steps(rank)
         torch.save(results, f"{folder}/{world}-{rank}.pt")
         dist.destroy_process_group()
@@ -222,6 +234,7 @@ def test_metrics_are_those_of_one_process(ranks, world: int, name: str) -> None:
     expected = metric_values(whole(CASES[name], world), ROWS)
     assert expected["groups"] > 3
     assert expected["pearson"].isfinite().all()
+    assert expected["concordance"].abs().max() > 0.1
     for rank in range(world):
         got = ranks[world][rank]["metrics"][name]
         torch.testing.assert_close(got, expected, rtol=0, atol=1e-10, equal_nan=True)
@@ -242,6 +255,15 @@ def test_all_reduce_and_its_derivatives(ranks, world: int) -> None:
         torch.testing.assert_close(got["second"], second[rank])
         assert got["highest"].tolist() == [world - 1, 0]
         assert not got["highest"].requires_grad
+
+
+@pytest.mark.parametrize("world", SIZES)
+def test_second_derivatives_are_those_of_one_process(ranks, world: int) -> None:
+    expected = curvature(whole(CASES["joint"], world), float(world))  # each rank's loss is a share of the sum
+    for name in ("first", "second"):
+        got = torch.cat([ranks[world][rank]["curvature"][name] for rank in range(world)])
+        assert got.norm() > 1e-3, "a zero gradient proves nothing"
+        torch.testing.assert_close(got, expected[name], rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.parametrize("world", SIZES)

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from oracles import correlation as oracle
 from scipy import stats
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torchmetrics import ConcordanceCorrCoef, MetricCollection, PearsonCorrCoef
 
 from excora.errors import InputError, MissingExtraError
-from excora.metrics import CorrelationSummary, PearsonCorrelation
+from excora.metrics import ConcordanceCorrelation, CorrelationSummary, PearsonCorrelation
+from excora.moments import concordance
 
 
 def batch(n: int, targets: int = 1, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -71,6 +72,68 @@ def test_weights_and_masks() -> None:
     merged = (mask * weight[:, None]).numpy()
     expected = [oracle.pearson(x[:, t], y[:, t], merged[:, t]) for t in range(2)]
     close(metric.compute(), torch.tensor(expected, dtype=torch.float64))
+
+
+@given(cuts=st.lists(st.integers(0, 60), max_size=6), far=st.sampled_from([-1.0, 0.0, 1e5]), masked=st.booleans())
+def test_concordance_of_any_split(cuts: list[int], far: float, masked: bool) -> None:
+    x, y = batch(60, 2, torch.float64)
+    x, y = x - 9 + far, 3 * y + far
+    mask = torch.rand(60, 2) > 0.3 if masked else None
+    weight = torch.rand(60, dtype=torch.float64) if masked else None
+    metrics = ConcordanceCorrelation(2), ConcordanceCorrelation(2, reduction="mean")
+    for start, end in itertools.pairwise(sorted({0, 60, *cuts})):
+        rows = slice(start, end)
+        for metric in metrics:
+            metric.update(
+                x[rows], y[rows], mask if mask is None else mask[rows], weight if mask is None else weight[rows]
+            )
+    merged = np.ones((60, 2)) if mask is None else (mask * weight[:, None]).numpy()
+    expected = torch.tensor([oracle.concordance(x[:, t], y[:, t], merged[:, t]) for t in range(2)], dtype=torch.float64)
+    assert 0.05 < expected.abs().min() < expected.abs().max() < 0.95, "away from trivial values"
+    close(metrics[0].compute(), expected)
+    close(metrics[0].compute(), concordance(x, y, mask, weight))
+    close(metrics[1].compute(), expected.mean())
+
+
+def test_concordance_is_torchmetrics_but_for_its_divisor() -> None:
+    x, y = batch(25, 2, torch.float64)
+    for moved in (x - x.mean(0) + y.mean(0), x - 9):
+        theirs, ours = ConcordanceCorrCoef(num_outputs=2), ConcordanceCorrelation(2)
+        for part in torch.arange(25).split(6):
+            theirs.update(moved[part], y[part])
+            ours.update(moved[part], y[part])
+        # With n - 1 for n in the variances, 1 / theirs lacks offset^2 / (2 n cov).
+        apart = moved.mean(0) - y.mean(0)
+        covariance = ((moved - moved.mean(0)) * (y - y.mean(0))).mean(0)
+        close(ours.compute(), 1 / (1 / theirs.compute() + apart.square() / (2 * 25 * covariance)))
+        assert ours.compute().abs().max() < 0.9
+
+
+def test_concordance_is_undefined_where_the_correlation_is() -> None:
+    x, y = batch(30, 4)
+    y[:, 1], x[:, 2], x[3, 3] = 0.1, 1 + torch.finfo(torch.float32).eps * torch.randint(0, 2, (30,)), torch.nan
+    metrics = PearsonCorrelation(4), ConcordanceCorrelation(4), ConcordanceCorrelation(4, reduction="mean")
+    for metric in metrics:
+        metric.update(x, y)
+    rho, each, mean = (metric.compute() for metric in metrics)
+    assert each.isnan().tolist() == rho.isnan().tolist() == [False, True, True, True]
+    close(mean, each[0])
+    empty = ConcordanceCorrelation(4, reduction="mean")
+    empty.update(x[:1], y[:1])
+    assert empty.compute().item() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "peer"), [(PearsonCorrelation, PearsonCorrCoef), (ConcordanceCorrelation, ConcordanceCorrCoef)]
+)
+def test_one_target_is_a_scalar_as_in_torchmetrics(kind: type, peer: type) -> None:
+    x, y = batch(9, 3)
+    for columns in (x[:, 0], y[:, 0]), (x[:, :1], y[:, :1]):
+        metric, theirs = kind(), peer()
+        assert metric(*columns).shape == theirs(columns[0].flatten(), columns[1].flatten()).shape == ()
+        assert metric.compute().shape == theirs.compute().shape == ()
+    assert kind(3)(x, y).shape == peer(num_outputs=3)(x, y).shape == (3,)
+    assert kind(3, reduction="mean")(x, y).shape == ()
 
 
 def test_cases_where_torchmetrics_fails() -> None:
@@ -243,6 +306,8 @@ def test_bad_input_is_refused() -> None:
         CorrelationSummary().update(*batch(4), groups=torch.zeros(4))
     with pytest.raises(InputError, match="'none' or 'mean'"):
         PearsonCorrelation(reduction="sum")
+    with pytest.raises(InputError, match="'none' or 'mean'"):
+        ConcordanceCorrelation(reduction="sum")
     with pytest.raises(InputError, match="at least 1"):
         PearsonCorrelation(0)
 

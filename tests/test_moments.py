@@ -168,6 +168,8 @@ def test_nan_outside_the_mask_is_not_hidden() -> None:
     x, y, _, _ = batch(5, 2)
     x[2, 0] = torch.nan
     assert pearson(x, y).isnan().tolist() == [True, False]
+    y[:, 0] = 1.0  # a constant target, undefined by itself, does not hide it either
+    assert pearson(x, y).isnan().tolist() == concordance(x, y).isnan().tolist() == [True, False]
 
 
 def test_half_precision_statistics_are_float32() -> None:

@@ -30,6 +30,7 @@ _HOME = {
     "dispersion": "functional",
     "eca_pool": "kernels.attend",
     "PearsonCorrelation": "metrics",
+    "ConcordanceCorrelation": "metrics",
     "CorrelationSummary": "metrics",
     "PlateauMonitor": "monitor",
     "diagnose": "diagnosis",

@@ -3,7 +3,10 @@
 Every loss is called ``loss(prediction, target, mask=None, weight=None)`` with the shapes of :mod:`excora.moments`, and
 returns one number: the mean over the *defined* targets. Where no target is defined the loss is exactly 0 with a zero
 gradient that is still part of the graph. ``loss.undefined`` is the number of undefined targets of the last call, as a
-tensor (reading it as a number waits for the device).
+tensor (reading it as a number waits for the device); calls within a torch.func transform do not count.
+
+Losses have derivatives of every order, backward and forward, with respect to prediction and target, and work under
+torch.func (grad, vmap, jvp, hessian).
 
 Under torch.distributed a loss is that of the global batch, and every rank must call it: moments, squared errors and
 penalties are reduced as sums and counts, so parameters' gradients under DistributedDataParallel equal one process.
@@ -22,7 +25,7 @@ from torch import Tensor, nn
 from excora.errors import InputError
 from excora.moments import Moments, moments, squared_error
 from excora.reduce import all_reduce_sum
-from excora.samples import columns
+from excora.samples import columns, transformed
 
 Pair = tuple[Tensor, Tensor]
 
@@ -45,7 +48,8 @@ class CorrelationLoss(nn.Module, ABC):
     def of(self, m: Moments) -> Tensor:
         """The loss from moments already at hand."""
         count = m.defined.sum()
-        self.undefined = m.defined.numel() - count
+        if not transformed():
+            self.undefined = m.defined.numel() - count
         return torch.dot(self.terms(m), m.defined / count.clamp_min(1).to(m.weight.dtype))
 
     @abstractmethod

@@ -82,6 +82,13 @@ def _correlation(packed: Tensor) -> Tensor:
     return torch.where(defined & rho.isfinite(), rho, torch.nan)
 
 
+def _concordance(packed: Tensor) -> Tensor:
+    """2 S_xy / (S_xx + S_yy + W (mean_x - mean_y)^2), (..., targets), NaN where the correlation is undefined."""
+    weight, mean_x, mean_y, xx, yy, xy, _ = packed.unbind(-2)
+    agreement = (2.0 * xy / (xx + yy + weight * (mean_x - mean_y).square())).clamp(-1.0, 1.0)
+    return torch.where(_correlation(packed).isnan(), torch.nan, agreement)
+
+
 def _mean(values: Tensor, dim: int | None = None) -> Tensor:
     """Mean over the defined, 0 for none."""
     defined = ~values.isnan()
@@ -91,7 +98,7 @@ def _mean(values: Tensor, dim: int | None = None) -> Tensor:
 
 
 class _Correlations(Metric):
-    """What both metrics share: the pooled state and its update."""
+    """What all metrics share: the pooled state and its update."""
 
     is_differentiable = False
     higher_is_better = True
@@ -134,18 +141,8 @@ class _Correlations(Metric):
         return self
 
 
-class PearsonCorrelation(_Correlations):
-    """Pearson correlation rho = cov(yhat, y) / (sigma_yhat sigma_y) of everything seen.
-
-    ``reduction="none"`` gives (num_targets,) with NaN for undefined targets, ``"mean"`` the mean over the defined ones,
-    0 if there is none.
-
-    >>> metric = PearsonCorrelation()
-    >>> metric.update(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))
-    >>> metric.update(torch.tensor([3.0]), torch.tensor([2.0]))
-    >>> round(metric.compute().item(), 6)
-    0.866025
-    """
+class _PerTarget(_Correlations):
+    """A metric of one number a target."""
 
     def __init__(self, num_targets: int = 1, *, reduction: str = "none", **kwargs: Any) -> None:
         super().__init__(num_targets, **kwargs)
@@ -159,10 +156,44 @@ class PearsonCorrelation(_Correlations):
         """Add a batch; n = 0 is fine."""
         self._add(_merge(*self._samples(prediction, target, mask, weight), None, 1)[0])
 
+    def _reduced(self, values: Tensor) -> Tensor:
+        return values if self.reduction == "none" else _mean(values)
+
+
+class PearsonCorrelation(_PerTarget):
+    """Pearson correlation rho = cov(yhat, y) / (sigma_yhat sigma_y) of everything seen.
+
+    ``reduction="none"`` gives (num_targets,) with NaN for undefined targets; of one target a scalar, as all of
+    torchmetrics does. ``"mean"`` gives the mean over the defined ones, a scalar, 0 if there is none.
+
+    >>> metric = PearsonCorrelation()
+    >>> metric.update(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))
+    >>> metric.update(torch.tensor([3.0]), torch.tensor([2.0]))
+    >>> round(metric.compute().item(), 6)
+    0.866025
+    """
+
     def compute(self) -> Tensor:
         """The correlation of everything seen, float64."""
-        rho = _correlation(self.pooled)
-        return rho if self.reduction == "none" else _mean(rho)
+        return self._reduced(_correlation(self.pooled))
+
+
+class ConcordanceCorrelation(_PerTarget):
+    """Concordance 2 cov(yhat, y) / (sigma_yhat^2 + sigma_y^2 + (mean yhat - mean y)^2) of everything seen.
+
+    A correlation that also asks for the target's mean and scale. Shapes and ``reduction`` as in
+    :class:`PearsonCorrelation`, and undefined where that is. Variances are divided by the total weight W, as in
+    :func:`excora.concordance`; torchmetrics' ConcordanceCorrCoef divides by n - 1 and so differs by O(1/n).
+
+    >>> metric = ConcordanceCorrelation()
+    >>> metric.update(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]))
+    >>> round(metric.compute().item(), 6)
+    0.666667
+    """
+
+    def compute(self) -> Tensor:
+        """The concordance of everything seen, float64."""
+        return self._reduced(_concordance(self.pooled))
 
 
 class GroupCorrelation(NamedTuple):

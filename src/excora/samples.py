@@ -39,6 +39,15 @@ def columns(
     return x.masked_fill(blank, 0.0), y.masked_fill(blank, 0.0), w
 
 
+def transformed() -> bool:
+    """Whether a torch.func transform is running: what is computed in it can neither be read nor outlive it.
+
+    >>> transformed(), torch.func.vmap(lambda x: x + transformed())(torch.zeros(2))
+    (False, tensor([1., 1.]))
+    """
+    return bool(torch._C._are_functorch_transforms_active())
+
+
 def _merged_weights(x: Tensor, mask: Tensor | None, weight: Tensor | None) -> Tensor | None:
     """Mask and sample weight as one (n, targets) tensor, or None where neither is given."""
     if mask is not None:
@@ -53,8 +62,8 @@ def _merged_weights(x: Tensor, mask: Tensor | None, weight: Tensor | None) -> Te
     if mask is not None:
         w = w.masked_fill(~mask, 0.0)
     valid = (w >= 0) & w.isfinite()
-    # Reading a value back would stall an accelerator and break a compiled graph: there, invalid weights count as 0.
-    if w.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(valid.all()):
+    # Where values cannot be read back without a stall, or not at all, invalid weights count as 0.
+    if w.device.type == "cpu" and not (torch.compiler.is_compiling() or transformed()) and not bool(valid.all()):
         raise InputError(f"weight must be finite and not negative, got {w[~valid][0].item()}; mask such rows instead")
     return torch.where(valid, w, 0.0)
 

@@ -1,8 +1,7 @@
 """ExtrapolativeAttention: nn.MultiheadAttention whose heads may reach beyond the hull of the values they see.
 
-Each head has a gain gamma and a temperature tau, both from statistics of the values of the keys a query *may see*:
-one pair a bag and head without ``attn_mask`` and ``is_causal``, one a query with them, so that no future key leaks.
-Both start at exactly 1, where the layer is nn.MultiheadAttention up to rounding.
+Each head has a gain gamma and a temperature tau, both from statistics of the values of the keys a query *may see*: one
+pair a bag and head without ``attn_mask`` and ``is_causal``, one a query with them. At 1 both are nn.MultiheadAttention.
 """
 
 from __future__ import annotations
@@ -289,9 +288,9 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
 
     def _merge(self, heads: Tensor) -> Tensor:
         """``out_proj`` of the heads side by side: (bags, heads, length, head_dim) to the layer's output."""
-        # In training the length comes first in memory, as from nn.MultiheadAttention: a dropout that follows draws its
-        # numbers in that order. Else whatever costs no copy.
-        turned = self.batch_first and self.training
+        # Under dropout the length comes first in memory, as from nn.MultiheadAttention: the dropouts that follow draw
+        # their numbers in that order. Else whatever costs no copy.
+        turned = self.batch_first and self.training and self.dropout > 0.0
         heads = heads.permute((0, 2, 1, 3) if self.batch_first and not turned else (2, 0, 1, 3))
         output = self.out_proj(heads.reshape(*heads.shape[:2], self.embed_dim))
         return output.transpose(0, 1) if turned else output

@@ -1,9 +1,9 @@
-"""ECAPool against the best plain attention pooling a user would write, in every use: training, frozen features, inference.
+"""ECAPool against the best plain attention pooling a user would write: training, frozen features, inference.
 
 The plain side is the faster of two: a linear scorer, masked_fill, softmax and bmm; or scaled_dot_product_attention with
 one learned query. *Training* is forward + backward with the gradient of h, *frozen* without it (features of a frozen
-encoder), *inference* without a graph. Each with and without a mask, on one thread, on two, and on two while another process
-keeps a core busy. ``EXCORA_COMPILED=0 python -m benchmarks pool`` measures without the compiled passes.
+encoder), *inference* without a graph. Each with and without a mask, on one thread, on two, and on two while another
+process keeps a core busy. ``EXCORA_COMPILED=0 python -m benchmarks pool`` measures without the compiled form.
 """
 
 from __future__ import annotations

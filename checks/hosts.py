@@ -54,7 +54,7 @@ def look(network: Network, features: Features, rows: np.ndarray[Any, Any]) -> di
 def switch_off_gain(network: Network) -> None:
     """From here on gamma is 1."""
     if isinstance(network, RetrievalNetwork):
-        network.pool.varying.gain = None  # type: ignore[assignment]
+        network.pool.varying.extrapolation.gain = None  # type: ignore[assignment]
     else:
         network.pool.attention.extrapolation.gain = None  # type: ignore[union-attr]
 

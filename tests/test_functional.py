@@ -91,33 +91,6 @@ def test_half_precision_is_raised_for_statistics():
     assert F.masked_mean(h).dtype == F.dispersion(h).dtype == F.masked_softmax(h[..., 0]).dtype == torch.float32
 
 
-@pytest.mark.parametrize("cap", [1.5, 2.3, 4.0, 10.0])
-def test_free_gain_starts_at_exactly_one_and_stays_inside(cap):
-    raw = torch.tensor([0.0, -1e4, 1e4, 0.5], requires_grad=True)
-    gamma = F.free_gain(raw, cap)
-    gamma.sum().backward()
-    assert gamma[0] == 1.0
-    assert gamma.min() >= 0
-    assert gamma.max() <= cap * (1 + 1e-6)
-    assert torch.isfinite(raw.grad).all()
-    assert raw.grad[0] == pytest.approx(1 - 1 / cap)  # d gamma / d raw at the start
-    np.testing.assert_allclose(gamma[3].item(), cap / (1 + (cap - 1) * np.exp(-0.5)), rtol=1e-6)
-
-
-def test_paper_gain_is_one_plus_softplus_up_to_the_cap():
-    raw = torch.tensor([-1.0, 0.0, 5.0], dtype=torch.float64)
-    np.testing.assert_allclose(F.paper_gain(raw, 2.0), np.minimum(1 + np.log1p(np.exp(raw.numpy())), 2.0))
-
-
-def test_temperature_laws():
-    spread = torch.tensor([0.0, 0.5, 3.0], dtype=torch.float64)
-    base, slope = torch.tensor(0.7, dtype=torch.float64), torch.tensor(1.3, dtype=torch.float64)
-    np.testing.assert_allclose(F.power_temperature(spread, base, slope), 0.7 * (1 + spread.numpy()) ** 1.3)
-    np.testing.assert_allclose(F.linear_temperature(spread, base, slope), 0.7 + 1.3 * spread.numpy())
-    one = torch.tensor(1.0, dtype=torch.float64)  # with beta = 1 the two forms are one line
-    torch.testing.assert_close(F.power_temperature(spread, base, one), F.linear_temperature(spread, base, base))
-
-
 def test_wrong_shapes_are_named():
     with pytest.raises(InputError, match=r"\(bags, elements, dim\).*\(3, 4\)"):
         F.masked_mean(torch.zeros(3, 4))

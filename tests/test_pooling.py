@@ -49,32 +49,61 @@ def pool(request):
     return POOLS[request.param]().double()
 
 
+def state(module):
+    return {name: p.detach().double().numpy() for name, p in module.named_parameters()}
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_eca_pool_equals_the_oracle_away_from_the_start(seed):
     torch.manual_seed(seed)
     h, mask = batch(seed)
-    for pool in (moved(ECAPool(DIM)).double(), ECAPool.paper(DIM, t_min=0.3, beta=0.9).double()):
-        pooled = pool(h, mask)
+    for pool, paper in (
+        (moved(ECAPool(DIM)).double(), False),
+        (ECAPool.paper(DIM, t_min=0.3, beta=0.9).double(), True),
+    ):
+        pooled, p = pool(h, mask), state(pool)
         for s in range(len(h)):
             real = h[s][mask[s]].numpy()
             bag = eca_bag(real, np.zeros(len(real)), 1.0, 1.0)
-            if pool.temperature.fixed:
-                tau = 0.3 + 0.9 * bag.dispersion
-            else:
-                base, slope = pool.temperature.log_base.exp().item(), pool.temperature.slope.item()
-                tau = base * (1 + bag.dispersion / math.sqrt(DIM)) ** slope
-            hidden = pool.gain.hidden.weight.detach().numpy() @ bag.mean + pool.gain.hidden.bias.detach().numpy()
-            hidden = np.maximum(hidden, 0) if pool.gain.form == "paper" else np.tanh(hidden)
-            raw = float(pool.gain.out.weight.detach().numpy()[0] @ hidden + pool.gain.out.bias.item())
-            paper = min(1 + math.log1p(math.exp(raw)), 2.0)
-            gamma = paper if pool.gain.form == "paper" else 4.0 / (1 + 3.0 * math.exp(-raw))
-            logits = real @ pool.scorer.weight.detach().numpy()[0] + pool.scorer.bias.item()
-            expected = eca_bag(real, logits, gamma, tau)
+            log_base, slope = (
+                (0.0, 0.0) if paper else (p[f"extrapolation.temperature.{x}"][0] for x in ("log_base", "slope"))
+            )
+            learned = math.exp(log_base) * (1 + bag.dispersion / math.sqrt(DIM)) ** slope
+            tau = 0.3 + 0.9 * bag.dispersion if paper else learned
+            hidden = p["extrapolation.gain.hidden.weight"] @ bag.mean + p["extrapolation.gain.hidden.bias"]
+            hidden = np.maximum(hidden, 0) if paper else np.tanh(hidden)
+            raw = float(p["extrapolation.gain.out.weight"][0] @ hidden + p["extrapolation.gain.out.bias"][0])
+            gamma = min(1 + math.log1p(math.exp(raw)), 2.0) if paper else 4.0 / (1 + 3.0 * math.exp(-raw))
+            weight = p["scorer.weight"][0] if paper else p["scorer.weight"] / math.sqrt(DIM)
+            expected = eca_bag(real, real @ weight + p["scorer.bias"][0], gamma, tau)
             np.testing.assert_allclose(pooled.value[s].detach(), expected.value, atol=1e-11)
             np.testing.assert_allclose(pooled.weights[s][mask[s]].detach(), expected.weights, atol=1e-12)
             np.testing.assert_allclose(pooled.details["gamma"][s].item(), gamma, rtol=1e-12)
             np.testing.assert_allclose(pooled.details["temperature"][s].item(), tau, rtol=1e-12)
-            np.testing.assert_allclose(pooled.details["radius"][s].item(), expected.radius, atol=1e-12)
+            np.testing.assert_allclose(pooled.details["dispersion"][s].item(), bag.dispersion, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_softmax_and_gated_pools_equal_the_oracle(seed):
+    """z = h.w / sqrt(dim) + b, and z = w.(tanh(U h) * sigmoid(V h)) + b."""
+    torch.manual_seed(seed)
+    h, mask = batch(seed)
+    for pool in (SoftmaxPool(DIM).double(), GatedPool(DIM, hidden=5).double()):
+        with torch.no_grad():
+            for parameter in pool.parameters():
+                parameter.copy_(torch.randn_like(parameter) * 2)
+        pooled, p = pool(h, mask), state(pool)
+        for s in range(len(h)):
+            real = h[s][mask[s]].numpy()
+            if isinstance(pool, GatedPool):
+                content = np.tanh(real @ p["scorer.content.weight"].T + p["scorer.content.bias"])
+                gate = 1 / (1 + np.exp(-(real @ p["scorer.gate.weight"].T + p["scorer.gate.bias"])))
+                logits = (content * gate) @ p["scorer.out.weight"][0] + p["scorer.out.bias"][0]
+            else:
+                logits = real @ p["scorer.weight"] / math.sqrt(DIM) + p["scorer.bias"][0]
+            expected = eca_bag(real, logits, 1.0, 1.0)
+            np.testing.assert_allclose(pooled.value[s].detach(), expected.value, atol=1e-11)
+            np.testing.assert_allclose(pooled.details["logits"][s][mask[s]].detach(), logits, atol=1e-11)
 
 
 @pytest.mark.parametrize("scorer", [None, GatedScorer(DIM, 3)])
@@ -92,8 +121,8 @@ def test_a_fresh_eca_pool_is_the_softmax_pool(scorer):
 
 def test_the_paper_form_starts_where_the_paper_says():
     pool = ECAPool.paper(DIM)
-    nn.init.zeros_(pool.gain.out.weight)
-    nn.init.zeros_(pool.gain.out.bias)
+    nn.init.zeros_(pool.extrapolation.gain.out.weight)
+    nn.init.zeros_(pool.extrapolation.gain.out.bias)
     gamma = pool(torch.randn(3, 4, DIM)).details["gamma"]
     torch.testing.assert_close(gamma, torch.full((3,), 1.0 + math.log(2.0)))
 

@@ -176,7 +176,7 @@ def test_extrapolation_leaves_the_labels_of_the_neighbours_and_softmax_cannot():
         network, x = network_with_rows(pool, targets=1)
         if pool == "eca":
             with torch.no_grad():
-                network.pool.varying.gain.out.bias.fill_(30.0)  # gamma = 4
+                network.pool.varying.extrapolation.gain.out.bias.fill_(30.0)  # gamma = 4
         x = x[:4]
         labels = network.context_labels[x.neighbours].squeeze(-1)
         low = labels.masked_fill(~x.allowed, torch.inf).amin(1)

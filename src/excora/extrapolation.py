@@ -34,14 +34,14 @@ COLD = 1e-30
 def free_gain(raw: Tensor, cap: float) -> Tensor:
     """Our gain: gamma = cap / (1 + (cap - 1) exp(-raw)), in (0, cap), exactly 1 at raw = 0.
 
-    Written as 1 - (e - 1) / (e - 1 + cap / (cap - 1)) with e = exp(-raw), so that raw = 0 gives 1 to the last bit.
+    Written as 1 - x / (x + cap) with x = (cap - 1)(exp(-raw) - 1), so that raw = 0 gives 1 to the last bit.
 
     >>> free_gain(torch.tensor([0.0, 30.0]), 4.0)
     tensor([1., 4.])
     """
     # DIFF: the paper's gain cannot go below 1, so it cannot shrink toward the mean where attention over-reacts.
-    less = torch.expm1(-raw.clamp(-30.0, 30.0))  # e - 1
-    return 1.0 - less / (less + cap / (cap - 1.0))
+    less = (cap - 1.0) * torch.expm1(-raw.clamp(-30.0, 30.0))
+    return 1.0 - less / (less + cap)
 
 
 def paper_gain(raw: Tensor, cap: float = math.inf) -> Tensor:
@@ -183,6 +183,11 @@ class Temperature(nn.Module):
         parameters = self.log_base.to(dtype), self.slope.to(dtype)
         return learned_temperature, tuple(x if self.heads is None else x.unsqueeze(1) for x in parameters)
 
+    def forward(self, spread: Tensor) -> Tensor:
+        """tau, of the shape of the spread: (bags,), or (bags, heads, queries) with heads."""
+        law, parameters = self.law(spread)
+        return law(spread, *parameters)
+
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for name in ("log_base", "slope"):  # files of 0.1 hold scalars
             if (old := state_dict.get(prefix + name)) is not None and old.dim() == 0:
@@ -250,8 +255,7 @@ class Extrapolation(nn.Module):
 
     def tau(self, sigma: Tensor) -> Tensor:
         """The temperature from the dispersion, of equal shape: (bags,), or (bags, heads, queries) with heads."""
-        law, parameters = self.law(sigma)
-        return law(sigma / self.divisor, *parameters)
+        return torch.ones_like(sigma) if self.temperature is None else self.temperature(sigma / self.divisor)
 
     def penalty(self, gamma: Tensor, real: Tensor | None = None) -> Penalty:
         """lambda sum_s (gamma_s - 1)^2 and the number of terms, over those that ``real`` (boolean) says there are."""

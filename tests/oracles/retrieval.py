@@ -94,16 +94,15 @@ def pool(p: State, h: Array, name: str, keys: int) -> tuple[Array, Array]:
         return plain.mean, np.full(len(h), 1 / len(h))
     if name == "softmax":
         return plain.value, plain.weights
-    hidden = linear(p, "pool.varying.gain.hidden", plain.mean)
+    hidden = linear(p, "pool.varying.extrapolation.gain.hidden", plain.mean)
     if name == "eca":
-        raw = float(linear(p, "pool.varying.gain.out", np.tanh(hidden))[0])
+        raw = float(linear(p, "pool.varying.extrapolation.gain.out", np.tanh(hidden))[0])
         gamma = 4.0 / (1.0 + 3.0 * math.exp(-raw))
         spread = plain.dispersion / math.sqrt(h.shape[1])
-        tau = math.exp(p["pool.varying.temperature.log_base"]) * (1 + spread) ** float(
-            p["pool.varying.temperature.slope"]
-        )
+        log_base, slope = (float(p[f"pool.varying.extrapolation.temperature.{x}"][0]) for x in ("log_base", "slope"))
+        tau = math.exp(log_base) * (1 + spread) ** slope
     else:
-        raw = float(linear(p, "pool.varying.gain.out", np.maximum(hidden, 0.0))[0])
+        raw = float(linear(p, "pool.varying.extrapolation.gain.out", np.maximum(hidden, 0.0))[0])
         gamma, tau = min(1.0 + math.log1p(math.exp(raw)), 2.0), 0.5 + plain.dispersion
     found = eca_bag(h, logits, gamma, tau)
     return found.value, found.weights

@@ -5,6 +5,8 @@ masks if there are any, s the shift, (dim,). Rows are walked in runs of real one
 over rows would keep it from running in vectors. Padding is never read.
 """
 
+# mypy: ignore-errors
+
 from __future__ import annotations
 
 import math
@@ -28,7 +30,11 @@ _ZERO, _ONE, _INFINITY = np.float32(0.0), np.float32(1.0), np.float32(np.inf)
 
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     # Sums may be reordered, so that they run in vectors; NaN and infinity keep their meaning.
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
+    options: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    }
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep a cache
@@ -36,7 +42,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compile
-def _run_of(r, masked, start, elements):  # type: ignore[no-untyped-def]
+def _run_of(r, masked, start, elements):
     """Where the next run of real rows begins and ends, from ``start``; at most ROWS of them."""
     while masked and start < elements and not r[start]:
         start += 1
@@ -49,7 +55,7 @@ def _run_of(r, masked, start, elements):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _dots(x, weight, scale, bias, z):  # type: ignore[no-untyped-def]
+def _dots(x, weight, scale, bias, z):
     for i in range(len(x)):
         row, score = x[i], _ZERO
         for j in range(len(row)):
@@ -58,7 +64,7 @@ def _dots(x, weight, scale, bias, z):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _squares(x, s, part):  # type: ignore[no-untyped-def]
+def _squares(x, s, part):
     square = 0.0
     for i in range(len(x)):
         row, near = x[i], _ZERO
@@ -71,7 +77,7 @@ def _squares(x, s, part):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _dots_and_squares(x, weight, scale, bias, z, s, part):  # type: ignore[no-untyped-def]
+def _dots_and_squares(x, weight, scale, bias, z, s, part):
     """Both in one loop: a number is read once."""
     square = 0.0
     for i in range(len(x)):
@@ -87,7 +93,7 @@ def _dots_and_squares(x, weight, scale, bias, z, s, part):  # type: ignore[no-un
 
 
 @_compile
-def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, offset):  # type: ignore[no-untyped-def]
+def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, offset):
     """z_i = h_i . weight scale + bias, 0 in padding; mu - s to ``offset``; mean_i ||h_i - s||^2 and ||mu - s||^2.
 
     ``linear`` and ``measured`` say which of the two are asked for; ``part`` is scratch.
@@ -116,7 +122,7 @@ def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, off
 
 
 @_compile
-def _spread(x, r, masked, s, square, norm, part, mean, offset):  # type: ignore[no-untyped-def]
+def _spread(x, r, masked, s, square, norm, part, mean, offset):
     """What was surveyed as mu to ``mean``; returns sigma."""
     for j in range(len(s)):
         mean[j] = s[j] + offset[j]
@@ -130,7 +136,7 @@ def _spread(x, r, masked, s, square, norm, part, mean, offset):  # type: ignore[
 
 
 @_compile
-def _exp(x):  # type: ignore[no-untyped-def]
+def _exp(x):
     """e^x for x <= 0 in float32, to 2 ulp: 2^k e^r with |r| <= log(2) / 2. The library's runs a number at a time."""
     x = max(x, np.float32(-87.0))
     k = np.floor(x * np.float32(1.4426950408889634) + np.float32(0.5))
@@ -145,7 +151,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _soften(z, r, masked, k, dropped, sharp, w):  # type: ignore[no-untyped-def]
+def _soften(z, r, masked, k, dropped, sharp, w):
     """alpha = softmax((z - max z) sharp) over the elements that are neither padding nor dropped."""
     top, total = -_INFINITY, 0.0
     for i in range(len(z)):
@@ -169,7 +175,7 @@ def _soften(z, r, masked, k, dropped, sharp, w):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _add_up(x, s, c, a):  # type: ignore[no-untyped-def]
+def _add_up(x, s, c, a):
     for i in range(len(x)):
         factor, row = c[i], x[i]
         for j in range(len(row)):
@@ -177,7 +183,7 @@ def _add_up(x, s, c, a):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _weigh(x, r, masked, s, c, a):  # type: ignore[no-untyped-def]
+def _weigh(x, r, masked, s, c, a):
     """sum_i c_i h_i = sum_i c_i (h_i - s) + s sum_i c_i; c is 0 in padding."""
     total = _ZERO
     a[:] = _ZERO
@@ -192,7 +198,7 @@ def _weigh(x, r, masked, s, c, a):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def forward(  # type: ignore[no-untyped-def]
+def forward(
     first, last, h, real, masked, keep, dropped, linear, weight, scale, bias, law, base, slope, divisor,
     attended, mean, weights, logits, tau, sigma, shift, offset,
 ):  # fmt: skip
@@ -218,7 +224,7 @@ def forward(  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _project(x, s, vector, d):  # type: ignore[no-untyped-def]
+def _project(x, s, vector, d):
     for i in range(len(x)):
         row, total = x[i], _ZERO
         for j in range(len(row)):
@@ -227,7 +233,7 @@ def _project(x, s, vector, d):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _pull(x, r, masked, s, w, g_a, has_a, g_alpha, has_alpha, d):  # type: ignore[no-untyped-def]
+def _pull(x, r, masked, s, w, g_a, has_a, g_alpha, has_alpha, d):
     """d_alpha = (h - s).g_a + g_alpha to ``d``, 0 in padding; returns sum alpha d_alpha and how many are real."""
     centre, count = 0.0, 0
     d[:] = _ZERO
@@ -245,7 +251,7 @@ def _pull(x, r, masked, s, w, g_a, has_a, g_alpha, has_alpha, d):  # type: ignor
 
 
 @_compile
-def _through_softmax(z, w, centre, sharp, d):  # type: ignore[no-untyped-def]
+def _through_softmax(z, w, centre, sharp, d):
     """d_alpha to d_z in place; returns d_tau = - sum d_z z / tau."""
     moved = 0.0
     for i in range(len(z)):
@@ -255,7 +261,7 @@ def _through_softmax(z, w, centre, sharp, d):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _through_law(law, d_tau, tau, slope, spread):  # type: ignore[no-untyped-def]
+def _through_law(law, d_tau, tau, slope, spread):
     """d_base, d_slope and d_spread of tau = base + slope spread, or exp(base) (1 + spread)^slope."""
     if law == LINEAR:
         return d_tau, d_tau * spread, d_tau * slope
@@ -264,7 +270,7 @@ def _through_law(law, d_tau, tau, slope, spread):  # type: ignore[no-untyped-def
 
 
 @_compile
-def _rows(x, s, o, rate, w, g_a, d, weight, constant, out):  # type: ignore[no-untyped-def]
+def _rows(x, s, o, rate, w, g_a, d, weight, constant, out):
     for i in range(len(x)):
         target, row, a, c = out[i], x[i], w[i], d[i]
         for j in range(len(row)):
@@ -272,7 +278,7 @@ def _rows(x, s, o, rate, w, g_a, d, weight, constant, out):  # type: ignore[no-u
 
 
 @_compile
-def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):  # type: ignore[no-untyped-def]
+def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):
     """d_h = rate (h - mu) + alpha g_a + d_z weight + g_mu / n; zero in padding."""
     if masked:
         for i in range(len(x)):
@@ -285,7 +291,7 @@ def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):  # type:
 
 
 @_compile
-def backward(  # type: ignore[no-untyped-def]
+def backward(
     first, last, h, real, masked, linear, weight, law, slope, divisor,
     weights, logits, tau, sigma, shift, offset,
     g_a, g_mu, g_alpha, g_z, g_tau, g_sigma, has_a, has_mu, has_alpha, has_z,

@@ -16,6 +16,7 @@ from excora.errors import InputError
 from excora.models.ft_transformer import FTTransformer
 from excora.models.neighbours import Excluded
 from excora.models.network import Network, build
+from excora.models.older import renewed
 from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork, build_retrieval
 from excora.models.tokens import quantile_bins
 from excora.settings import MODEL_OF, Settings
@@ -76,6 +77,7 @@ def restore(inputs: Inputs, settings: Settings, learned: Any, tensors: Mapping[s
         raise InputError("the settings of a trained network name its model, got 'auto'")
     _check(inputs, settings)
     _check_learned(learned, inputs, settings)
+    tensors = renewed(tensors, scaled=settings.model == "pool" and settings.pool in ("softmax", "eca"))
     room = sum(t.numel() for t in tensors.values())
     if inputs.numeric * settings.dim * (max(learned.get("bins", ()), default=1) - 1) > room:
         raise InputError(f"bins of {max(learned['bins'])} edges need more than the {room} numbers in the file")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from excora.data.dataset import Features, Input, Inputs, TableInput
 from excora.errors import InputError
 from excora.models.tokens import ColumnTokens
-from excora.pooling import ECAPool, GatedPool, MeanPool, Pool, Pooled, SoftmaxPool
+from excora.pooling import ECAPool, GatedPool, LinearScorer, MeanPool, Pool, Pooled, SoftmaxPool
 from excora.ragged import Ragged
 from excora.settings import Settings
 
@@ -108,7 +108,7 @@ def make_pool(name: str, dim: int, **options: Any) -> Pool:
     pool = makers[name](dim, **options)
     scorer = getattr(pool, "scorer", None)
     last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
-    if isinstance(last, nn.Linear):
+    if isinstance(last, nn.Linear | LinearScorer):
         last.bias.requires_grad_(False)
     return pool
 

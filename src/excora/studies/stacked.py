@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from excora.functional import dispersion, free_gain, linear_temperature, masked_mean, paper_gain, power_temperature
+from excora.functional import dispersion, masked_mean
 from excora.losses import CorrelationLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.moments import moments, squared_error
 from excora.pooling import ECAPool, MeanPool, SoftmaxPool
@@ -112,40 +112,44 @@ class Stack(nn.Module):
         self._keys: dict[str, list[tuple[int, str]]] = {}
         self._stack("head_weight", models, range(len(self.variants)), "head.weight")
         self._stack("head_bias", models, range(len(self.variants)), "head.bias")
-        self._stack("scorer", models, attends, "pool.scorer.weight")
+        self._stack("scorer", models, attends, "pool.scorer.weight", (dim,))
         self._find_families(models, attends)
         self.attends = attends
+        scales = [getattr(self.pools[v].scorer, "scale", 1.0) for v in attends]
+        self.register_buffer("scales", torch.tensor(scales).view(-1, 1), persistent=False)
 
-    def _stack(self, name: str, models: list[list[nn.ModuleDict]], members: Sequence[int], key: str) -> None:
-        """One parameter (groups, members, ...) of the parameter ``key`` of all models."""
+    def _stack(
+        self,
+        name: str,
+        models: list[list[nn.ModuleDict]],
+        members: Sequence[int],
+        key: str,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        """One parameter (groups, members, ...) of the parameter ``key`` of all models, each in ``shape`` if given."""
         if len(members) == 0:
             return
-        values = [torch.stack([row[v].get_parameter(key).detach() for v in members]) for row in models]
+        found = [[row[v].get_parameter(key).detach() for v in members] for row in models]
+        values = [torch.stack([p if shape is None else p.view(shape) for p in row]) for row in found]
         self.stacked[name] = nn.Parameter(torch.stack(values))
         self._keys[name] = [(v, key) for v in members]
 
     def _find_families(self, models: list[list[nn.ModuleDict]], attends: list[int]) -> None:
         """Variants of one formula share a family: their gain, or their temperature, is computed at once."""
         for kind in ("gain", "temperature"):
-            groups: dict[tuple[Any, ...], list[int]] = {}
+            groups: dict[str, list[int]] = {}
             for v in attends:
-                part = getattr(self.pools[v], kind, None)
-                if part is None:
-                    signature: tuple[Any, ...] = ()
-                elif kind == "gain":
-                    signature = (part.form, part.cap, part.hidden.out_features)
-                else:
-                    signature = (part.fixed, self.pools[v].divisor)
-                groups.setdefault(signature, []).append(v)
-            for signature, members in groups.items():
-                name = f"{kind}{len(self.families)}"
-                self.families.append(_Family(name, kind, signature, members))
-                if signature and kind == "gain":
-                    for key in ("hidden.weight", "hidden.bias", "out.weight", "out.bias"):
-                        self._stack(f"{name}_{key.replace('.', '_')}", models, members, f"pool.gain.{key}")
-                elif signature and signature[0] is None:
-                    for key in ("log_base", "slope"):
-                        self._stack(f"{name}_{key}", models, members, f"pool.temperature.{key}")
+                part = _part(self.pools[v], kind)
+                divisor = getattr(self.pools[v].extrapolation, "divisor", 1.0) if part is not None else 1.0
+                groups.setdefault(f"{part} {divisor if kind == 'temperature' else ''}", []).append(v)
+            for members in groups.values():
+                family = _Family(f"{kind}{len(self.families)}", kind, members)
+                self.families.append(family)
+                part = _part(self.pools[members[0]], kind)
+                for key, _ in part.named_parameters() if part is not None else ():
+                    self._stack(
+                        f"{family.name}_{key.replace('.', '_')}", models, members, f"pool.extrapolation.{kind}.{key}"
+                    )
 
     def forward(self, bags: Bags) -> Output:
         """Predictions of all models for all bags."""
@@ -157,7 +161,8 @@ class Stack(nn.Module):
         groups, elements, count, dim = bags.elements.shape
         head = weight[:, self.attends]
         flat = bags.elements.view(groups, elements * count, dim).transpose(1, 2)
-        both = torch.bmm(torch.cat([self.stacked["scorer"].squeeze(2), head], 1), flat)
+        scorer = self.stacked["scorer"] * self.scales
+        both = torch.bmm(torch.cat([scorer, head], 1), flat)
         logits, values = both.view(groups, 2, len(self.attends), elements, count).unbind(1)
         tau, gamma = self._assemble("temperature", bags), self._assemble("gain", bags)
         attended = (torch.softmax(logits / tau.unsqueeze(2), 2) * values).sum(2)
@@ -171,37 +176,26 @@ class Stack(nn.Module):
     def _assemble(self, kind: str, bags: Bags) -> Tensor:
         """gamma or tau of every attending variant, (groups, attending, bags)."""
         families = [family for family in self.families if family.kind == kind]
-        rule = self._gain if kind == "gain" else self._temperature
-        parts = torch.cat([rule(family, bags) for family in families], 1)
+        parts = torch.cat([self._apply_family(family, bags) for family in families], 1)
         return parts[:, torch.tensor([v for family in families for v in family.members]).argsort()]
 
-    def _gain(self, family: _Family, bags: Bags) -> Tensor:
-        groups, count, dim = bags.mean.shape
-        members = len(family.members)
-        if not family.signature:
-            return bags.mean.new_ones(groups, members, count)
-        form, cap, width = family.signature
-        weight, bias, out, last = (
-            self.stacked[f"{family.name}_{key}"] for key in ("hidden_weight", "hidden_bias", "out_weight", "out_bias")
-        )
-        hidden = torch.baddbmm(
-            bias.view(groups, -1, 1), weight.view(groups, members * width, dim), bags.mean.transpose(1, 2)
-        )
-        hidden = (torch.tanh(hidden) if form == "free" else torch.relu(hidden)).view(groups * members, width, count)
-        raw = torch.bmm(out.view(groups * members, 1, width), hidden).view(groups, members, count) + last
-        return free_gain(raw, cap) if form == "free" else paper_gain(raw, cap)
-
-    def _temperature(self, family: _Family, bags: Bags) -> Tensor:
+    def _apply_family(self, family: _Family, bags: Bags) -> Tensor:
+        """The real module of a family on the stacked parameters of its members: (groups, members, bags)."""
+        pool: Any = self.pools[family.members[0]]
+        part, members = _part(pool, family.kind), len(family.members)
         groups, count = bags.dispersion.shape
-        members = len(family.members)
-        if not family.signature:
+        if part is None:
             return bags.mean.new_ones(groups, members, count)
-        fixed, divisor = family.signature
-        spread = (bags.dispersion / divisor).unsqueeze(1).expand(groups, members, count)
-        if fixed is not None:
-            return linear_temperature(spread, *(spread.new_tensor(x) for x in fixed))
-        base, slope = self.stacked[f"{family.name}_log_base"].exp(), self.stacked[f"{family.name}_slope"]
-        return power_temperature(spread, base.unsqueeze(-1), slope.unsqueeze(-1))
+        given = bags.mean if family.kind == "gain" else bags.dispersion / pool.extrapolation.divisor
+        names = [name for name, _ in part.named_parameters()]
+        stacked = {name: self.stacked[f"{family.name}_{name.replace('.', '_')}"] for name in names}
+        if not stacked:
+            return part(given).unsqueeze(1).expand(groups, members, count)
+
+        def one(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+            return torch.func.functional_call(part, parameters, (x,))
+
+        return torch.vmap(torch.vmap(one, in_dims=(0, None)))(stacked, given)
 
     def loss(self, output: Output, target: Tensor) -> Tensor:
         """The sum of all models' losses: its gradient with respect to one model is that of this model's own loss."""
@@ -212,7 +206,8 @@ class Stack(nn.Module):
             weight = [loss.weight if isinstance(loss.correlation, kind) else 0.0 for loss in self.losses]
             if any(weight):
                 total = total + torch.dot(kind().terms(m) * m.defined, x.new_tensor(weight).repeat(len(self.seeds)))
-        penalty = x.new_tensor([getattr(self.pools[v], "penalty_weight", 0.0) for v in self.attends])
+        ours = [getattr(self.pools[v], "extrapolation", None) for v in self.attends]
+        penalty = x.new_tensor([0.0 if one is None else one.penalty_weight for one in ours])
         return total + (penalty * (output.gamma - 1.0).square().mean(2)).sum()
 
     def model(self, group: int, variant: int) -> nn.ModuleDict:
@@ -222,7 +217,8 @@ class Stack(nn.Module):
             for name, members in self._keys.items():
                 for position, (v, key) in enumerate(members):
                     if v == variant:
-                        model.get_parameter(key).copy_(self.stacked[name][group, position])
+                        parameter = model.get_parameter(key)
+                        parameter.copy_(self.stacked[name][group, position].view_as(parameter))
         return model
 
     def keep_where(self, better: Tensor, best: dict[str, Tensor]) -> None:
@@ -244,12 +240,16 @@ class Stack(nn.Module):
 
 
 class _Family(NamedTuple):
-    """Variants whose gain or temperature has one formula; no signature: it is 1."""
+    """Variants whose gain or temperature has one formula."""
 
     name: str
     kind: str
-    signature: tuple[Any, ...]
     members: list[int]
+
+
+def _part(pool: nn.Module, kind: str) -> nn.Module | None:
+    """The gain or the temperature of a pool; None: it is 1."""
+    return getattr(getattr(pool, "extrapolation", None), kind, None)
 
 
 def _as_columns(prediction: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

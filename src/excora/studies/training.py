@@ -194,7 +194,8 @@ def seed_chunks(
 def form(dim: int) -> str:
     """Our pool as it is now, on one line: a change of its defaults is another configuration."""
     pool = ECAPool(dim)
-    return f"penalty_weight={pool.penalty_weight}, divisor={pool.divisor}, {' '.join(str(pool).split())}"
+    ours = pool.extrapolation
+    return f"penalty_weight={ours.penalty_weight}, divisor={ours.divisor}, {' '.join(str(pool).split())}"
 
 
 def variants(paper: dict[str, float]) -> list[Variant]:

@@ -20,7 +20,7 @@ from excora.data.synthetic import PlateauTask
 from excora.diagnosis.verdicts import TEXTS, Thresholds
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.monitor import PlateauMonitor
-from excora.pooling import ECAPool, Pool, SoftmaxPool
+from excora.pooling import ECAPool, LinearScorer, Pool, SoftmaxPool
 from excora.studies.figures import Figure, Heat, Panel
 from excora.studies.runner import Chunk, Report, Results, Tick
 
@@ -49,11 +49,11 @@ def _task(draw: Draw, **fields: float) -> PlateauTask:
 
 
 def _scorer(pool: Pool, weight: Tensor, *, frozen: bool = False) -> Pool:
-    """Start the pool's linear scorer from ``weight``."""
+    """Start the pool's linear scorer from z = h . ``weight``."""
     scorer = pool.scorer
-    assert isinstance(scorer, nn.Linear)
+    assert isinstance(scorer, LinearScorer)
     with torch.no_grad():
-        scorer.weight.copy_(weight.reshape(1, -1))
+        scorer.weight.copy_(weight / scorer.scale)
     scorer.weight.requires_grad_(not frozen)
     return pool
 

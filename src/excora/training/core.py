@@ -269,6 +269,12 @@ def _recall(path: Path, module: Regression, journal: Journal) -> None:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{path}: this is no checkpoint of Excora; delete it to train from the start") from error
     mine = {name: value.shape for name, value in module.contents().items()}
+    scorer = "network.pool.scorer.weight"
+    if len(shapes.get(scorer, ())) == 2 and len(mine.get(scorer, ())) == 1:
+        raise InputError(
+            f"{path}: this run was begun by Excora 0.1, whose linear scorer had another scale: it cannot go on as it "
+            "would have. It predicts what it did; to train on, finish it with 0.1 or fit again into another folder"
+        )
     if shapes != mine:
         differ = sorted(name for name in {*shapes, *mine} if shapes.get(name) != mine.get(name))
         raise InputError(f"{path}: this checkpoint is of another model, it differs in {', '.join(differ[:5])}")

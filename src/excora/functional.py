@@ -36,7 +36,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """A block in which autocast does not lower matrix products to half precision."""
-    if torch.amp.is_autocast_available(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 

@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import sharpness
-from excora.functional import element_count
+from excora.functional import element_count, safe_sqrt
 from excora.kernels.formulas import Attended, Box, centred, exact_survey, formulas, raw_logits, share
 
 #: A variance above |mu|^2 over this comes from mean square minus squared mean; else the bag is centred first.
 WELL_CONDITIONED = 1.0
+#: Mean squares within these have their digits in float32.
+SQUARES = 1e-30, 1e36
+
+
+#: Whether NaN in padding can reach a result.
+READS_PADDING = True
 
 
 class Result(NamedTuple):
@@ -48,12 +54,12 @@ def _survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean = torch.bmm(portion.unsqueeze(1), box.h).squeeze(1)
     square = mean.square().sum(1)
     variance = (portion * torch.linalg.vector_norm(box.h, dim=2).square()).sum(1) - square
-    offset = mean - shift
-    (poor,) = torch.where(~(variance * WELL_CONDITIONED > square))
-    for bag in poor.tolist():
+    offset, sigma = mean - shift, safe_sqrt(variance)
+    good = (variance * WELL_CONDITIONED > square) & (variance > SQUARES[0]) & (variance < SQUARES[1])
+    for bag in torch.where(~good)[0].tolist():
         only = slice(bag, bag + 1)
-        offset[only], variance[only] = centred(box.h[only], portion[only], shift[only])
-    return raw_logits(box), offset, variance
+        offset[only], sigma[only] = centred(box.h[only], portion[only], shift[only])
+    return raw_logits(box), offset, sigma
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:

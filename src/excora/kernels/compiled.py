@@ -29,6 +29,7 @@ from excora.kernels.formulas import Attended, Box
 
 #: Below this many numbers a second thread costs more than it saves.
 WORTH_SHARING = 1 << 20
+READS_PADDING = False
 _NOTHING, _NO_MASK = np.zeros((1, 1), dtype=np.float32), np.ones((1, 1), dtype=np.bool_)
 
 

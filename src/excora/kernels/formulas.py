@@ -55,7 +55,7 @@ class Attended(NamedTuple):
     dispersion: Tensor  #: sigma, (bags,)
 
 
-#: Raw logits, mu - shift and mean_i ||h_i - mu||^2 of a box; shift is a real element.
+#: Raw logits, mu - shift and sigma of a box; shift is a real element.
 Survey = Callable[[Box, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -73,8 +73,8 @@ def formulas(box: Box, survey: Survey | None = None) -> tuple[Attended, Tensor, 
         mean = offset = torch.zeros_like(shift)
         sigma, tau = torch.zeros_like(shift[:, 0]), torch.ones_like(shift[:, 0])
     else:
-        logits, offset, variance = (survey or exact_survey)(box, shift)
-        mean, sigma = shift + offset, safe_sqrt(variance)
+        logits, offset, sigma = (survey or exact_survey)(box, shift)
+        mean = shift + offset
         tau = box.law(sigma / box.divisor, *box.parameters).to(box.h.dtype)
     logits = box.scores[0] if box.weight is None else logits * box.scale + box.scores[1]
     weights = soften(logits, tau, box.valid)
@@ -110,10 +110,14 @@ def share(box: Box) -> Tensor:
 
 
 def centred(h: Tensor, share: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """mu - shift = sum_i share_i (h_i - shift), and sum_i share_i ||h_i - mu||^2."""
+    """mu - shift = sum_i share_i (h_i - shift), and sigma = sqrt(sum_i share_i ||h_i - mu||^2)."""
     near = h - shift.unsqueeze(1)
     offset = torch.bmm(share.unsqueeze(1), near).squeeze(1)
-    return offset, (share * (near - offset.unsqueeze(1)).square().sum(2)).sum(1)
+    # In units of the bag's size: the squares of 1e20 or 1e-20 do not exist in float32.
+    size = near.detach().abs().sum((1, 2))
+    size = torch.where(size > 0, size, 1.0)
+    apart = (near - offset.unsqueeze(1)) / size[:, None, None]
+    return offset, size * safe_sqrt((share * apart.square().sum(2)).sum(1))
 
 
 def soften(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:

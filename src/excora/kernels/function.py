@@ -98,7 +98,7 @@ class Attend(torch.autograd.Function):
 
 def _forward(box: Box, by: ModuleType) -> tuple[Result, bool]:
     """The result of a box, and whether its padding had to be blanked."""
-    if box.real is None:
+    if box.real is None or not by.READS_PADDING:
         return by.forward(box), False
     if box.h.device.type == "cpu":
         result = by.forward(box)

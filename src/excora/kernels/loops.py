@@ -19,11 +19,14 @@ from llvmlite import ir
 from numba.extending import intrinsic
 
 from excora.extrapolation import COLD
+from excora.kernels.closed_form import SQUARES
 
 #: Rows that are walked at a time.
 ROWS = 256
 #: A variance above |mu - shift|^2 over this has its digits; else the shift was an outlier.
 WELL_CONDITIONED = 64.0
+#: Mean squares within these have their digits in float32.
+SMALLEST, LARGEST = SQUARES
 #: The laws of the temperature.
 CONSTANT, LINEAR, POWER = 0, 1, 2
 
@@ -135,17 +138,34 @@ def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, off
 
 
 @compile_loop
-def _spread(x, r, masked, s, square, norm, part, mean, offset):
+def _exact(x, r, masked, s, offset):
+    """mu - s to ``offset``, and the mean of ||h - mu||^2, in float64: slow, and right for every bag."""
+    total, count, square = np.zeros(len(s)), 0, 0.0
+    for i in range(len(x)):
+        if not masked or r[i]:
+            count += 1
+            for j in range(len(s)):
+                total[j] += np.float64(x[i, j]) - s[j]
+    total /= max(count, 1)
+    for i in range(len(x)):
+        if not masked or r[i]:
+            for j in range(len(s)):
+                square += (np.float64(x[i, j]) - s[j] - total[j]) ** 2
+    for j in range(len(s)):
+        offset[j] = total[j]
+    return square / max(count, 1)
+
+
+@compile_loop
+def _spread(x, r, masked, s, square, norm, mean, offset):
     """What was surveyed as mu to ``mean``; returns sigma."""
+    variance = square - norm
+    # Else the shift was an outlier, or the squares have left float32.
+    if not (variance * WELL_CONDITIONED > norm and SMALLEST < square < LARGEST):
+        variance = _exact(x, r, masked, s, offset)
     for j in range(len(s)):
         mean[j] = s[j] + offset[j]
-    if not (square - norm) * WELL_CONDITIONED > norm and norm > 0.0:  # the shift was an outlier: by the mean then
-        rest = np.empty_like(s)
-        square, norm = _survey(x, r, masked, mean, False, s, ONE, ZERO, s, True, part, rest)
-        for j in range(len(s)):
-            offset[j] += rest[j]
-            mean[j] += rest[j]
-    return np.float32(math.sqrt(max(square - norm, 0.0)))
+    return np.float32(math.sqrt(max(variance, 0.0)))
 
 
 @compile_loop
@@ -229,7 +249,7 @@ def forward(
             x, r, masked, s, linear, weight, scale, bias, logits[b], law != CONSTANT, attended[b], offset[b]
         )
         if law != CONSTANT:
-            sigma[b] = _spread(x, r, masked, s, square, norm, attended[b], mean[b], offset[b])
+            sigma[b] = _spread(x, r, masked, s, square, norm, mean[b], offset[b])
             t, e, spread = base[b % len(base)], slope[b % len(slope)], sigma[b] / divisor
             tau[b] = t + e * spread if law == LINEAR else math.exp(t + e * math.log1p(spread))
         sharp = ONE / tau[b] if tau[b] > COLD else ZERO

@@ -50,7 +50,7 @@ def _survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A bag is centred only where its conditioning asks for it."""
     if box.h.device.type != "cpu":  # asking would stall the device
         return exact_survey(box, shift)
-    portion = share(box)
+    portion = share(box.h, box.real)
     mean = torch.bmm(portion.unsqueeze(1), box.h).squeeze(1)
     square = mean.square().sum(1)
     variance = (portion * torch.linalg.vector_norm(box.h, dim=2).square()).sum(1) - square
@@ -58,7 +58,8 @@ def _survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     good = (variance * WELL_CONDITIONED > square) & (variance > SQUARES[0]) & (variance < SQUARES[1])
     for bag in torch.where(~good)[0].tolist():
         only = slice(bag, bag + 1)
-        offset[only], sigma[only] = centred(box.h[only], portion[only], shift[only])
+        real = None if box.real is None else box.real[only]
+        offset[only], sigma[only] = centred(box.h[only], real, shift[only])
     return raw_logits(box), offset, sigma
 
 

@@ -68,21 +68,25 @@ class Oracle:
         """One a row."""
         kind = type(self.pool.scorer).__name__
         if kind == "GatedScorer":
-            content = self.through(np.tanh, lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2, self.linear(h, *names("content")))
+            content = self.through(
+                np.tanh, lambda x: 1 / np.cosh(np.clip(x, -300, 300)) ** 2, self.linear(h, *names("content"))
+            )
             gate = self.through(_sigmoid, lambda x: _sigmoid(x) * _sigmoid(-x), self.linear(h, *names("gate")))
             z = self.linear(_product(content, gate), *names("out"))
         else:
             z = self.linear(h, "scorer.weight", "scorer.bias", getattr(self.pool.scorer, "scale", 1.0))
         return Dual(*(part[..., 0] for part in z))
 
-    def through(self, function: Any, slope: Any, x: Dual) -> Dual:
-        """f(x) and f'(x) x'; errors by moving x by its own."""
+    def through(self, function: Any, slope: Any, x: Dual, top: float = 1.0) -> Dual:
+        """f(x) and f'(x) x'; errors by moving x by its own. f is at most ``top``, and f' comes from f: f (1 - f / top)."""
         value, tangent = function(x.value), slope(x.value) * x.tangent
         ends = [x.value + x.error, x.value - x.error]
         error = np.max([np.abs(function(end) - value) for end in ends], 0)
         slopes = np.max([np.abs(slope(end) - slope(x.value)) for end in ends], 0)
         moved = np.max([slope(end) for end in (*ends, x.value)], 0) * x.tangent_error
-        return Dual(value, tangent, error + self.unit * np.abs(value), slopes * np.abs(x.tangent) + moved)
+        return Dual(
+            value, tangent, error + self.unit * np.abs(value), (slopes + self.unit * top) * np.abs(x.tangent) + moved
+        )
 
     def gamma(self, mean: Dual) -> Dual:
         """The gain; 1 without one."""
@@ -98,10 +102,12 @@ class Oracle:
         cap, shift = gain.cap, np.log(gain.cap - 1)
         if gain.form == "free":
             return self.through(
-                lambda r: cap * _sigmoid(r - shift), lambda r: cap * _sigmoid(r - shift) * _sigmoid(shift - r), raw
+                lambda r: cap * _sigmoid(r - shift), lambda r: cap * _sigmoid(r - shift) * _sigmoid(shift - r), raw, cap
             )
         return self.through(
-            lambda r: np.minimum(1 + np.logaddexp(0, r), cap), lambda r: _sigmoid(r) * (np.logaddexp(0, r) < cap - 1), raw
+            lambda r: np.minimum(1 + np.logaddexp(0, r), cap),
+            lambda r: _sigmoid(r) * (np.logaddexp(0, r) < cap - 1),
+            raw,
         )
 
     def tau(self, sigma: Dual) -> Dual:
@@ -120,7 +126,9 @@ class Oracle:
         value = np.exp(base + slope * np.log1p(spread))
         grown = np.log1p(spread)
         tangent = d_base + d_slope * grown + slope * moved / (1 + spread)
-        terms = abs(d_base) + abs(d_slope) * grown + abs(slope) * sigma.tangent_error / extrapolation.divisor / (1 + spread)
+        terms = (
+            abs(d_base) + abs(d_slope) * grown + abs(slope) * sigma.tangent_error / extrapolation.divisor / (1 + spread)
+        )
         factor = self.unit * (1 + abs(base) + abs(slope) * grown)
         return Dual(value, value * tangent, factor * value, 2 * factor * value * terms)
 
@@ -137,11 +145,15 @@ class Oracle:
         drift = np.where(real[..., None], motion - mean.tangent[:, None], 0.0)
         sigma = np.sqrt((apart**2).sum((1, 2)) / count)
         sigma = np.where(sigma > EXACT * np.linalg.norm(size, axis=1), sigma, 0.0)
-        terms = [x.sum((1, 2)) / (count * np.where(sigma > 0, sigma, 1.0)) for x in (apart * drift, np.abs(apart * drift))]
+        terms = [
+            x.sum((1, 2)) / (count * np.where(sigma > 0, sigma, 1.0)) for x in (apart * drift, np.abs(apart * drift))
+        ]
         sigma = Dual(sigma, *(np.where(sigma > 0, x, 0.0) for x in (terms[0], 0.0, terms[1])))
         if isinstance(self.pool, MeanPool):
             weights, none = real / count[:, None], np.zeros(real.shape)
-            return Found(mean, Dual(weights, none, self.unit * weights, none), sigma.value, np.zeros(len(h)), weights, 1.0, 1.0)
+            return Found(
+                mean, Dual(weights, none, self.unit * weights, none), sigma.value, np.zeros(len(h)), weights, 1.0, 1.0
+            )
         z = self.logits(Dual(h, motion, np.zeros_like(h), np.zeros_like(h)))
         gamma, tau = self.gamma(mean), self.tau(sigma)
         weights, unknown = self.softmax(z, Dual(*(part[:, None] for part in tau)), real)
@@ -161,7 +173,9 @@ class Oracle:
         loose = np.expm1(np.minimum(2 * unknown, 50.0))[:, None] + self.unit
         parts = np.where(matters, np.abs(z.tangent) / tau.value + gap * np.abs(tau.tangent) / tau.value**2, 0.0)
         u = np.where(matters, z.tangent / tau.value + gap * tau.tangent / tau.value**2, 0.0)
-        error = loose * parts + np.where(matters, z.tangent_error / tau.value + gap * tau.tangent_error / tau.value**2, 0.0)
+        error = loose * parts + np.where(
+            matters, z.tangent_error / tau.value + gap * tau.tangent_error / tau.value**2, 0.0
+        )
         error = error + 2 * loose * parts
         tangent = alpha * (u - (alpha * u).sum(1, keepdims=True))
         return Dual(alpha, tangent, alpha * loose, alpha * (error + (alpha * error).sum(1, keepdims=True))), unknown
@@ -177,7 +191,9 @@ class Oracle:
         tangent = mean.tangent + gamma.tangent * residual + gamma.value * moved
         size, slack = self.unit * h.max(1, initial=0.0), over(w.error, np.abs(apart))
         error = (1 + gamma.value) * size + gamma.error * np.abs(residual) + gamma.value * slack
-        off = self.unit * (1 + gamma.value) * np.abs(motion).max(1, initial=0.0) + gamma.tangent_error * np.abs(residual)
+        off = self.unit * (1 + gamma.value) * np.abs(motion).max(1, initial=0.0) + gamma.tangent_error * np.abs(
+            residual
+        )
         off = off + np.abs(gamma.tangent) * (slack + size) + gamma.error * (np.abs(moved) + np.abs(mean.tangent))
         lost = over(w.tangent_error, np.abs(apart)) + over(w.error, np.abs(drift))
         off = off + gamma.value * (lost + self.unit * over(np.abs(w.tangent), np.abs(apart)))

@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 def make_pool(name: str, dim: int) -> torch.nn.Module:
-    """A pool away from its start; beta stays within 0.9, so that tau exists in float32 for bags of 1e20."""
+    """A pool away from its start; beta stays within -0.5 and 0.9, so that tau and R / tau exist in float32 at 1e20."""
     pool = {
         "mean": MeanPool,
         "softmax": SoftmaxPool,
@@ -51,7 +51,7 @@ def make_pool(name: str, dim: int) -> torch.nn.Module:
     }[name](dim)
     with torch.no_grad():
         for parameter in pool.parameters():
-            parameter.add_(0.5 * torch.randn_like(parameter)).clamp_(-0.9, 0.9)
+            parameter.add_(0.5 * torch.randn_like(parameter)).clamp_(-0.5 if parameter.numel() == 1 else -0.9, 0.9)
     return pool
 
 
@@ -136,7 +136,9 @@ def compare(rng: np.random.Generator, what: str, pool: Pool, batch: Batch, mild:
     for k, tensor in enumerate((*pooled[:2], grads[0], *pooled.details.values(), *(grads[1:] if mild else ()))):
         yield Check(f"{what}: finite, tensor {k}", float((~tensor.isfinite()).sum()), 0.0)
     h = batch.boxed(batch.h)
-    reach = np.abs(h - h.sum(1, keepdims=True) / np.maximum(batch.real.sum(1), 1)[:, None, None]).max((1, 2), initial=0.0)
+    reach = np.abs(h - h.sum(1, keepdims=True) / np.maximum(batch.real.sum(1), 1)[:, None, None]).max(
+        (1, 2), initial=0.0
+    )
     motion = rng.normal(size=h.shape) * np.where(reach > 0, reach, 1.0)[:, None, None] * batch.real[..., None]
     found = Oracle(pool, unit, {})(h, batch.real, motion)
     yield from values(what, batch, pooled, found, unit)
@@ -147,7 +149,9 @@ def compare(rng: np.random.Generator, what: str, pool: Pool, batch: Batch, mild:
         total = sum(float((g.double().numpy() * m).sum()) for g, m in zip(grads[1:], moved.values(), strict=True))
         exact, slack = along(batch, pulls, Oracle(pool, unit, moved)(h, batch.real, np.zeros_like(h)))
         if found.unknown.max() < KNOWN:
-            yield worst(f"{what}: gradient of the parameters", total - exact.sum(), slack.sum() + unit * np.abs(exact).sum())
+            yield worst(
+                f"{what}: gradient of the parameters", total - exact.sum(), slack.sum() + unit * np.abs(exact).sum()
+            )
     yield from statistics(what, batch, h, found, unit)
 
 
@@ -193,8 +197,10 @@ def gradients(
     """sum_i grad_i . motion_i of each bag."""
     stored, parts = torch.finfo(batch.h.dtype), batch.boxed(grad) * motion
     exact, slack = along(batch, pulls, found)
-    # What is below the smallest number of its format is lost.
-    slack = slack + np.abs(motion).sum((1, 2)) * stored.smallest_normal
+    # What is below the smallest number of its format is lost, and so is the factor of h - mu that comes through sigma.
+    apart = np.abs(batch.boxed(batch.h)).max((1, 2), initial=0.0)
+    lost = stored.smallest_normal + torch.finfo(torch.float32).smallest_normal * apart
+    slack = slack + np.abs(motion).sum((1, 2)) * lost
     slack = slack + stored.eps * np.abs(parts).sum((1, 2)) * (stored.bits == 16)
     return worst(f"{what}: gradient", (parts.sum((1, 2)) - exact) * (found.unknown < KNOWN), slack)
 

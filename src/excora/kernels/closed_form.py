@@ -78,7 +78,7 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     d_z = d_u * sharp.unsqueeze(1)
     d_sigma, d_parameters = g_sigma, tuple(torch.zeros_like(x) for x in box.parameters)
     if box.law is not None:
-        gap = logits - logits[:, :1]  # any constant will do, and a near one keeps the digits
+        gap = logits - (alpha * logits).sum(1, keepdim=True)  # any constant will do, and a near one keeps the digits
         through, d_parameters = _through_law(box, sigma, _sum(-(d_z * gap).sum(1) * sharp, g_tau, tau))
         d_sigma = _sum(through, g_sigma, sigma)
     d_z = _sum(d_z, g_z, alpha)

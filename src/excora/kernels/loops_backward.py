@@ -45,10 +45,13 @@ def _pull(x, r, masked, s, w, g_a, has_a, g_alpha, has_alpha, d):
 @compile_loop
 def _through_softmax(z, w, centre, sharp, d):
     """d_alpha to d_z in place; returns d_tau = - sum d_z z / tau."""
-    moved = 0.0
+    moved, usual = 0.0, 0.0
+    for i in range(len(z)):
+        usual += w[i] * z[i]
+    usual = np.float32(usual)
     for i in range(len(z)):
         d[i] = w[i] * (d[i] - centre) * sharp
-        moved -= d[i] * (z[i] - z[0])  # any constant will do, and a near one keeps the digits
+        moved -= d[i] * (z[i] - usual)  # any constant will do, and a near one keeps the digits
     return moved * sharp
 
 

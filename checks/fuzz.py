@@ -18,6 +18,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # some CPUs die
 
 import numpy as np
 import torch
+
 from checks import fuzz_pools, fuzz_samples
 from checks.fuzz_pools import Check
 

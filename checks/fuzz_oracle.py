@@ -1,7 +1,7 @@
 """A pool's formulas in numpy float64 over a box of bags, with derivatives, and how far rounding may move each.
 
-Every case also holds some of its bags against :mod:`tests.oracles.pooling`, which is slow and obvious. Bounds are of first order, with ``unit`` = 64 machine epsilons (a
-sum of some hundred products, twice):
+Every case also holds some of its bags against :mod:`tests.oracles.pooling`, which is slow and obvious. Bounds are of
+first order, with ``unit`` = 64 machine epsilons (a sum of some hundred products, twice):
 
 - a logit z may be off by unit sum_j |h_j w_j|, the exponent u = z / tau by that over tau and by unit |u| for tau;
 - a weight by a factor exp(2 |du|), so the value by gamma sum_i |d alpha_i| ||h_i - mu|| + unit (1 + gamma) ||h||, and
@@ -78,7 +78,7 @@ class Oracle:
         return Dual(*(part[..., 0] for part in z))
 
     def through(self, function: Any, slope: Any, x: Dual, top: float = 1.0) -> Dual:
-        """f(x) and f'(x) x'; errors by moving x by its own. f is at most ``top``, and f' comes from f: f (1 - f / top)."""
+        """f(x) and f'(x) x'; errors by moving x by its own. f is at most ``top``, and f' is computed from f."""
         value, tangent = function(x.value), slope(x.value) * x.tangent
         ends = [x.value + x.error, x.value - x.error]
         error = np.max([np.abs(function(end) - value) for end in ends], 0)

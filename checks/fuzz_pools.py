@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from checks.fuzz_oracle import EXACT, Array, Found, Oracle
 from numpy.typing import NDArray
-from tests.oracles.pooling import eca_bag
 
+from checks.fuzz_oracle import EXACT, Array, Found, Oracle
 from excora import ECAPool, GatedPool, MeanPool, Ragged, SoftmaxPool, dispersion
 from excora.functional import hull_radius, masked_mean
 from excora.pooling import GatedScorer
 from excora.pooling.base import Pool, Pooled
+from tests.oracles.pooling import eca_bag
 
 DTYPES = {torch.float32: 0.6, torch.float64: 0.15, torch.bfloat16: 0.15, torch.float16: 0.1}
 POOLS = ("mean", "softmax", "gated", "eca", "eca gated", "eca paper", "eca residual", "eca temperature")

@@ -7,8 +7,8 @@ Tolerances, with ``unit`` = 64 machine epsilons and a = x - mean x, b = y - mean
 exactly and scaled by powers of two, so rho is off by unit, its gradient by unit of (|b_i| / sigma_y + |a_i| / sigma_x)
 w_i / (W sigma_x), the terms it is the difference of. Concordance besides by what the difference of the means loses,
 eps (|mean x| + |mean y|). Errors and penalties are sums of positive terms: unit of the sum. Metrics accumulate in
-float64: 1e-9. Where a deviation is within a factor 4 of the 4 epsilons of the mean that count as constant, either answer
-is right, and the input is asked for finite results only.
+float64: 1e-9. Where a deviation is within a factor 4 of the 4 epsilons of the mean that count as constant, either
+answer is right, and the input is asked for finite results only.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from checks.fuzz_oracle import EXACT
-from checks.fuzz_pools import DTYPES, UNIT, Array, Check, worst
-from numpy.typing import NDArray
-from tests.oracles import correlation
 
 import excora
+from checks.fuzz_oracle import EXACT
+from checks.fuzz_pools import DTYPES, UNIT, Array, Check, worst
 from excora import losses
+from tests.oracles import correlation
 
 CORRELATIONS = (losses.PearsonLoss, losses.DispersionNormalizedPearsonLoss, losses.ConcordanceLoss)
 INPUTS = 12
@@ -140,7 +139,7 @@ def compare(rng: np.random.Generator, samples: Samples) -> Iterator[Check]:
     kind = CORRELATIONS[int(rng.integers(3))]
     yield from loss(rng, f"{kind.__name__}, {what}", kind(), samples, targets, unclear, eps)
     if not unclear:
-        yield from functions(rng, what, samples, targets, UNIT * eps)
+        yield from functions(what, samples, targets, UNIT * eps)
         yield from metric(rng, what, samples, targets)
 
 
@@ -189,7 +188,7 @@ def loss(
     yield worst(f"{what}: {'joint ' * joint}gradient", grad.double().numpy().reshape(s.x.shape) - d_total, d_slack)
 
 
-def functions(rng: np.random.Generator, what: str, s: Samples, targets: list[Target], unit: float) -> Iterator[Check]:
+def functions(what: str, s: Samples, targets: list[Target], unit: float) -> Iterator[Check]:
     """pearson, concordance and the terms of mse_decomposition, which add up to the error."""
     with torch.no_grad():
         rho, ccc = (f(*s.given).double().numpy().reshape(-1) for f in (excora.pearson, excora.concordance))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from checks import fuzz, fuzz_pools
-from checks.fuzz_oracle import Oracle
 from torch import Tensor
 
 import excora.pooling.eca
+from checks import fuzz, fuzz_pools
+from checks.fuzz_oracle import Oracle
 from excora import losses
 from excora.kernels import closed_form, compiled
 from excora.moments import Moments

@@ -34,7 +34,7 @@ ZERO, ONE, _INFINITY = np.float32(0.0), np.float32(1.0), np.float32(np.inf)
 
 
 def compile_loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    # Sums may be reordered, so that they run in vectors; NaN and infinity keep their meaning.
+    """Without the lock of Python. Sums may be reordered, to run in vectors; NaN and infinity keep their meaning."""
     options: dict[str, Any] = {
         "nogil": True,
         "error_model": "numpy",
@@ -47,7 +47,7 @@ def compile_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @intrinsic
-def next_bag(context, place):
+def next_bag(_context, place):
     """The bag whose turn it is; ``place`` is an array of one number, counted up in one step for all threads."""
 
     def generate(target, builder, signature, arguments):

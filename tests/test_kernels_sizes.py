@@ -53,3 +53,15 @@ def test_bags_of_very_different_sizes_side_by_side():
     found = ECAPool(4)(Ragged.collate(bags)).details["dispersion"].double()
     expected = torch.cat([dispersion(bag[None].double()) for bag in bags])
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("make", [ECAPool, ECAPool.paper])
+def test_the_gain_is_the_same_with_and_without_a_graph(make):
+    """Without one its first product is a loop of our own."""
+    pool, h = make(5), torch.randn(4, 6, 5)
+    with torch.no_grad():
+        for parameter in pool.parameters():
+            parameter.add_(0.5 * torch.randn_like(parameter))
+        found = pool(h).details["gamma"]
+    assert len(found.unique()) > 1
+    torch.testing.assert_close(found, pool(h).details["gamma"].detach(), rtol=1e-6, atol=1e-6)

@@ -91,6 +91,20 @@ def eca_pool(
     return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
 
 
+def small_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
+    """x.weight' + bias where no graph is recorded, by a loop on this thread; None where torch has to do it.
+
+    Torch's product of a few thousand numbers wakes all threads and waits for them: for milliseconds where another
+    process has one of the cores.
+    """
+    inputs = (x, weight, bias)
+    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    if recorded or _needs_plain(*inputs) or {t.dtype for t in inputs} != {torch.float32}:
+        return None
+    by = fastest(x.dtype, x.device, None)
+    return None if by is closed_form else by.linear(x, weight, bias)
+
+
 def _needs_plain(*tensors: Tensor) -> bool:
     """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():

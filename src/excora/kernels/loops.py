@@ -71,6 +71,17 @@ def run_of(r, masked, start, elements):
 
 
 @compile_loop
+def linear(x, weight, bias, out):
+    """out_ik = x_i . weight_k + bias_k."""
+    for i in range(len(x)):
+        for k in range(len(weight)):
+            row, unit, total = x[i], weight[k], ZERO
+            for j in range(len(row)):
+                total += row[j] * unit[j]
+            out[i, k] = total + bias[k]
+
+
+@compile_loop
 def _dots(x, weight, scale, bias, z):
     for i in range(len(x)):
         row, score = x[i], ZERO

@@ -1,7 +1,7 @@
 """Records of choices: what each is for, the rule its value keeps, and their way to and from JSON.
 
-A model, the recipe of a training and the machine it runs on have a record each; the command line, the estimators and the
-run folder read the declarations.
+A model, the recipe of a training and the machine it runs on have a record each; the command line, the estimators and
+the run folder read the declarations.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class ByRows:
         self.says, self.rule = says, rule
 
     def __call__(self, rows: int) -> Any:
+        """The default for this many rows."""
         return self.rule(rows)
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from excora.data.dataset import Inputs, TableInput
 from excora.errors import InputError, MissingExtraError
 
 Embeddings = Literal["linear", "piecewise", "periodic"]
 #: What :class:`ColumnTokens` needs to know of the bins: the edges of each numeric column, or only how many there are.
 Bins = Sequence[Tensor] | Sequence[int]
+#: Rows of a table by the names of their parts.
+Rows = Mapping[str, Any]
 
 _NARROWEST = 1e-6  # of the range: a narrower bin has a slope that turns a rounding error into a signal
 
@@ -39,11 +40,12 @@ class ColumnTokens(nn.Module):
     numbers alone, :attr:`edges`, where a state dict will bring the rest. ``"periodic"`` has a learned set of
     ``frequencies`` a column, drawn with the spread ``frequency_scale``.
 
-    Shapes: :class:`TableInput` of n rows to (n, tokens, dim).
+    ``numeric`` columns, and the number of codes of each categorical one. Called with the inputs of n rows by name,
+    ``numeric`` and ``missing`` (n, numeric), ``codes`` (n, categorical), it gives (n, tokens, dim).
 
-    >>> tokens = ColumnTokens(Inputs(targets=1, numeric=2, categories=(3,)), 8, cls=True)
-    >>> x = TableInput(torch.randn(5, 2), torch.zeros(5, 2, dtype=torch.bool), torch.tensor([[0], [1], [2], [2], [0]]))
-    >>> tokens(x).shape
+    >>> tokens = ColumnTokens(2, (3,), dim=8, cls=True)
+    >>> codes = torch.tensor([[0], [1], [2], [2], [0]])
+    >>> tokens({"numeric": torch.randn(5, 2), "missing": torch.zeros(5, 2, dtype=torch.bool), "codes": codes}).shape
     torch.Size([5, 4, 8])
     """
 
@@ -51,9 +53,10 @@ class ColumnTokens(nn.Module):
 
     def __init__(
         self,
-        inputs: Inputs,
-        dim: int,
+        numeric: int,
+        categories: Sequence[int],
         *,
+        dim: int,
         cls: bool = False,
         embeddings: Embeddings = "linear",
         bins: Bins | None = None,
@@ -61,7 +64,7 @@ class ColumnTokens(nn.Module):
         frequency_scale: float = 0.01,
     ) -> None:
         super().__init__()
-        self.numeric, self.categorical, self.cls = inputs.numeric, len(inputs.categories), int(cls)
+        self.numeric, self.categorical, self.cls = numeric, len(categories), int(cls)
         if not self.numeric + self.categorical:
             raise InputError("a table needs at least one numeric or categorical column, got none")
         if (bins is not None) != (embeddings == "piecewise"):
@@ -75,19 +78,19 @@ class ColumnTokens(nn.Module):
         self.weight = nn.Parameter(torch.empty(self.numeric, dim)) if self.embed is None else None
         self.bias = nn.Parameter(torch.empty(self.cls + self.numeric + self.categorical, dim))
         self.missing = nn.Parameter(torch.zeros(self.numeric, dim))
-        self.codes = nn.Embedding(sum(inputs.categories), dim) if self.categorical else None
+        self.codes = nn.Embedding(sum(categories), dim) if self.categorical else None
         for parameter in (self.weight, self.bias, None if self.codes is None else self.codes.weight):
             if parameter is not None:
                 nn.init.uniform_(parameter, -(dim**-0.5), dim**-0.5)
-        starts = torch.tensor([0, *inputs.categories[:-1]] if inputs.categories else [], dtype=torch.long)
+        starts = torch.tensor([0, *categories[:-1]] if categories else [], dtype=torch.long)
         self.register_buffer("starts", starts.cumsum(0), persistent=False)
 
-    def forward(self, x: TableInput) -> Tensor:
+    def forward(self, x: Rows) -> Tensor:
         """The tokens of each row."""
-        codes = None if self.codes is None else self.codes(x.codes + self.starts)
+        codes = None if self.codes is None else self.codes(x["codes"] + self.starts)
         return self._lay(x, self.weight, self.bias, self.missing, codes)
 
-    def project(self, x: TableInput, tokens: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def project(self, x: Rows, tokens: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """What ``F.linear(tokens, weight, bias)`` gives, where ``tokens`` are those of ``x``.
 
         A linear embedding commutes with a projection, W (x w_j + b_j) = x (W w_j) + W b_j: it is enough to project
@@ -95,14 +98,14 @@ class ColumnTokens(nn.Module):
         """
         if self.weight is None:
             return F.linear(tokens, weight, bias)
-        codes = None if self.codes is None else F.linear(self.codes(x.codes + self.starts), weight)
+        codes = None if self.codes is None else F.linear(self.codes(x["codes"] + self.starts), weight)
         return self._lay(
             x, F.linear(self.weight, weight), F.linear(self.bias, weight, bias), F.linear(self.missing, weight), codes
         )
 
-    def _lay(self, x: TableInput, weight: Tensor | None, bias: Tensor, missing: Tensor, codes: Tensor | None) -> Tensor:
+    def _lay(self, x: Rows, weight: Tensor | None, bias: Tensor, missing: Tensor, codes: Tensor | None) -> Tensor:
         """Content and bias in their places. Columns without a number count as numbers that are 0."""
-        numbers = x.numeric.masked_fill(x.missing, 0.0)
+        numbers = x["numeric"].masked_fill(x["missing"], 0.0)
         if weight is None:
             out = F.pad(self.embed(numbers), (0, 0, self.cls, self.categorical)) + bias
         else:
@@ -110,7 +113,7 @@ class ColumnTokens(nn.Module):
             out = _Affine.apply(F.pad(numbers, (self.cls, self.categorical)).to(weight.dtype), places, bias)
         if codes is not None:
             out[:, self.cls + self.numeric :].add_(codes)
-        row, column = x.missing.nonzero(as_tuple=True)
+        row, column = x["missing"].nonzero(as_tuple=True)
         # Also without a missing number: every parameter gets a gradient, which data-parallel training insists on.
         return out.index_put_((row, column + self.cls), missing[column].to(out.dtype), accumulate=True)
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from excora.data.dataset import Features, Index, Inputs
 from excora.errors import InputError, MissingExtraError
 
 Kind = Literal["full", "diagonal", "plain"]
@@ -224,3 +225,24 @@ def _indexed(
             short.append(part[~allowed[part].all(1) & full])
         waiting, ask = torch.cat(short), 4 * ask
     return found, allowed
+
+
+class RetrievalFeatures:
+    """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k)."""
+
+    def __init__(
+        self, features: Features, neighbours: Tensor, allowed: Tensor, context: Index | None = None
+    ) -> None:
+        self.features, self.neighbours, self.allowed = features, neighbours, allowed
+        self.sizes: Index = np.full(len(neighbours), neighbours.shape[1], np.intp)
+        #: Where the training rows that are looked at stand among the samples, if they are among them.
+        self.context = context
+
+    def read(self, index: Index) -> Inputs:
+        """The rows of ``index``, and ``neighbours`` and ``allowed``."""
+        rows = torch.as_tensor(index, dtype=torch.long)
+        return {**self.features.read(index), "neighbours": self.neighbours[rows], "allowed": self.allowed[rows]}
+
+    def element_sample(self, sample: int, element: int) -> int | None:
+        """The sample that this element of a sample is; None if it is not among them."""
+        return None if self.context is None else int(self.context[int(self.neighbours[sample, element])])

@@ -8,30 +8,30 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from excora.data.dataset import Input
-from excora.models.network import Network, Output
-from excora.settings import Settings
+from excora.data.dataset import Inputs
+from excora.models import Network, Output
+from excora.settings import Recipe
 
 #: One in so many steps is of the warm-up of a cosine schedule.
 WARM_UP = 20
 
 
-def learning_rate(settings: Settings, step: int, steps: int) -> float:
-    """The rate of step t of T in all, t from 0; of (settings, t, T) alone, so that a resumed run meets the same ones.
+def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
+    """The rate of step t of T in all, t from 0; of (recipe, t, T) alone, so that a resumed run meets the same ones.
 
-    With W = ceil(T / 20) steps of warm-up and the peak eta = ``settings.learning_rate``::
+    With W = ceil(T / 20) steps of warm-up and the peak eta = ``recipe.learning_rate``::
 
         constant  eta
         cosine    eta (t + 1) / W                              for t < W
                   eta (1 + cos(pi (t - W) / (T - W))) / 2      from then on: 0 would be the rate of step T
 
-    >>> [round(learning_rate(Settings(learning_rate=1, schedule="cosine"), t, 40), 3) for t in (0, 1, 2, 21, 39)]
+    >>> [round(learning_rate(Recipe(learning_rate=1, schedule="cosine"), t, 40), 3) for t in (0, 1, 2, 21, 39)]
     [0.5, 1.0, 1.0, 0.5, 0.002]
 
     A single step has the peak rate; T of 0 or t outside 0 ... T - 1 do not occur.
     """
-    peak, warm = settings.learning_rate, math.ceil(steps / WARM_UP)
-    if settings.schedule == "constant":
+    peak, warm = recipe.learning_rate, math.ceil(steps / WARM_UP)
+    if recipe.schedule == "constant":
         return peak
     if step < warm:
         return peak * ((step + 1) / warm)
@@ -83,9 +83,9 @@ class Average:
         keep = min(self.decay, step / (step + 9))
         torch._foreach_lerp_(self.values, self.parameters, 1 - keep)
 
-    def __call__(self, x: Input) -> Output:
+    def __call__(self, inputs: Inputs) -> Output:
         """The network with the averaged weights; its own are left where they are, whatever interrupts it."""
-        output: Output = functional_call(self.network, dict(zip(self.names, self.values, strict=True)), (x,))
+        output: Output = functional_call(self.network, dict(zip(self.names, self.values, strict=True)), (inputs,))
         return output
 
     def named(self) -> dict[str, Tensor]:

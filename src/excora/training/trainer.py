@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from excora.data.dataset import Features
 from excora.diagnosis.verdicts import Verdict, with_validation
 from excora.errors import ExcoraError, InputError, MissingExtraError
-from excora.models.network import Network
-from excora.settings import Settings
+from excora.models import Network
+from excora.settings import Machine, Recipe
 from excora.training.batches import Rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def train(
     features: Features,
     target: NDArray[np.float32],
     split: Split,
-    settings: Settings,
+    recipe: Recipe,
+    machine: Machine | None = None,
     *,
     weight: NDArray[np.float32] | None = None,
     folder: str | Path | None = None,
@@ -67,67 +68,71 @@ def train(
 ) -> Training:
     """Train ``network`` on ``split.train``, keep the epoch that is best on ``split.validation``; ``test`` is not read.
 
-    ``target`` (n, targets) is standardised, ``weight`` (n,). With a ``folder`` the run can be resumed
+    ``target`` (n, targets) is standardised, NaN where unknown, ``weight`` (n,). With a ``folder`` the run can be resumed
     (``checkpoints/last.ckpt``; metrics.csv and monitor.json beside it): a resumed run ends with the weights of an
     uninterrupted one to the last bit, as batches and random numbers depend on (seed, epoch, step) alone.
 
-    With an empty ``split.validation`` it runs ``settings.epochs`` epochs and keeps the last: to train on all samples
-    once the number of epochs is known. With ``settings.average`` the weights that are scored and kept are averages.
+    With an empty ``split.validation`` it runs ``recipe.epochs`` epochs and keeps the last: to train on all samples
+    once the number of epochs is known. With ``recipe.average`` the weights that are scored and kept are averages.
 
     Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
     epoch has ended) it is a KeyboardInterrupt. A criterion (without validation: a loss) that is no longer finite ends
     training as "diverged"; in the first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's
     random state is not.
 
-    >>> from excora.data.dataset import Inputs
-    >>> from excora.data.features import TableFeatures
     >>> from excora.data.splits import Split
-    >>> from excora.models.network import build
+    >>> from excora.data.table import TableFeatures, TableSpec
+    >>> from excora.models import Samples, models
     >>> x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
     >>> features = TableFeatures(x, np.zeros((40, 2), bool), np.zeros((40, 0), np.int64))
-    >>> settings = Settings(dim=8, epochs=2, accelerator="cpu")
     >>> parts = Split(np.arange(30), np.arange(30, 40), np.arange(0))
-    >>> training = train(build(Inputs(targets=1, numeric=2), settings), features, x[:, :1], parts, settings)
+    >>> model = models["pool"]
+    >>> samples = Samples(features, x[:, :1], parts.train)
+    >>> network, features = model.build(TableSpec(targets=1, numeric=2), samples, model.Options(dim=8), seed=0)
+    >>> training = train(network, features, x[:, :1], parts, Recipe(epochs=2), Machine(accelerator="cpu"))
     >>> training.epochs, training.stopped, sorted(training.rows[0])[-2:]
     (2, 'epochs', ['validation_mse', 'validation_pcc'])
     """
     _check(features, target, weight, split)
-    settings = settings.settled("pool", len(split.train))  # a network of one's own has no name
+    machine = machine or Machine()
     try:
         from excora.training.callbacks import Journal, write_records
-        from excora.training.module import Regression
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
     rows = Rows(features, np.ascontiguousarray(target, np.float32), heavy)
-    # Lightning warns of modules in eval mode, and a network that is trained again is in it.
-    module, journal = Regression(network.train(), rows, split.train, split.validation, settings), Journal()
+    module, journal = _regression(network, rows, split, recipe, machine), Journal()
     with _quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)
-        trainer = _trainer(module, journal, settings, where, progress=progress)
+        trainer = _trainer(module, journal, machine, where, progress=progress)
         if where is None and _starts_processes(trainer):  # what happened there comes back by file
             where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            trainer = _trainer(module, journal, settings, where, progress=progress)
-        interrupted = _run(trainer, module, journal, settings, where, resume=resume)
+            trainer = _trainer(module, journal, machine, where, progress=progress)
+        interrupted = _run(trainer, module, journal, where, resume=resume)
     del module.monitor.records[len(journal.rows) :]  # an interrupt may come between the two
     if folder is not None and journal.rows and is_main():
         write_records(Path(folder), journal, module.monitor)
     if interrupted and (folder is None or journal.best is None):
         raise KeyboardInterrupt
-    return _result(network, module, journal, settings, interrupted=interrupted)
+    return _result(network, module, journal, interrupted=interrupted)
 
 
-def _result(
-    network: Network, module: Regression, journal: Journal, settings: Settings, *, interrupted: bool
-) -> Training:
+def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, machine: Machine) -> Regression:
+    from excora.training.module import Regression
+
+    # Lightning warns of modules in eval mode, and a network that is trained again is in it.
+    return Regression(network.train(), rows, split.train, split.validation, recipe, workers=machine.workers)
+
+
+def _result(network: Network, module: Regression, journal: Journal, *, interrupted: bool) -> Training:
     """The network with its best weights."""
     if journal.best is None:
         raise ExcoraError(
             f"training diverged in its first epoch (loss {journal.rows[-1]['train_loss']:.3g}): lower the learning "
-            f"rate, now {settings.learning_rate:g}, and look for extreme values in the data"
+            f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
-    stopped = "interrupted" if interrupted else journal.stopped(settings) or "epochs"
+    stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds)
     return Training(network.cpu().eval(), journal.best.epoch, *figures)
 
@@ -149,46 +154,48 @@ def is_main() -> bool:
 
 def _check(features: Features, target: NDArray[np.float32], weight: NDArray[np.float32] | None, split: Split) -> None:
     n = len(features.sizes)
-    if target.ndim != 2 or len(target) != n or not np.isfinite(target).all():
-        raise InputError(f"target must be finite numbers of shape ({n}, targets), got shape {target.shape}")
+    if target.ndim != 2 or len(target) != n or np.isinf(target).any():
+        raise InputError(f"target must be numbers of shape ({n}, targets), NaN where unknown, got {target.shape}")
     if weight is not None and (weight.shape != (n,) or not (np.isfinite(weight) & (weight >= 0)).all()):
         raise InputError(f"weight must be {n} finite numbers of at least 0, got shape {weight.shape}")
     parts = {"train": split.train} | ({"validation": split.validation} if len(split.validation) else {})
     for name, part in parts.items():
         if len(part) < 2 or part.min() < 0 or part.max() >= n:
             raise InputError(f"the {name} part must hold at least 2 of the {n} samples, got {len(part)}")
+        if np.isnan(target[part]).all():
+            raise InputError(f"the {name} part must hold a known label, got none")
         if weight is not None and not weight[part].any():
             raise InputError(f"the {name} part must hold some weight, got weights of 0 only")
     if len(np.intersect1d(split.train, split.validation)):
         raise InputError("train and validation parts must not share samples: nothing would stop overfitting")
 
 
-def _trainer(module: Regression, journal: Journal, settings: Settings, folder: Path | None, *, progress: bool) -> Any:
-    """Lightning's Trainer for these settings; what it refuses is an InputError."""
+def _trainer(module: Regression, journal: Journal, machine: Machine, folder: Path | None, *, progress: bool) -> Any:
+    """Lightning's Trainer for this machine; what it refuses is an InputError."""
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
     from lightning.pytorch import Trainer
 
     from excora.training.callbacks import Bar, WholeFiles, callbacks
 
     validated = len(module.validation_index) > 0
-    hooks = callbacks(journal, module.monitor, settings, folder, validated=validated, progress=progress)
+    hooks = callbacks(journal, module.monitor, module.recipe, folder, validated=validated, progress=progress)
     plugins: list[Any] = [WholeFiles()]
     if SLURMEnvironment.detect():
         # Its requeueing writes a checkpoint in mid-epoch, which does not resume exactly: sbatch --requeue, --resume.
         plugins.append(SLURMEnvironment(auto_requeue=False))
-    accelerator = settings.accelerator
+    accelerator = machine.accelerator
     if accelerator == "auto":  # not Apple's: the statistics are in float64, which it lacks
         accelerator = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         return Trainer(
             accelerator=accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy=settings.strategy,
-            precision=cast(Any, settings.precision),
-            max_epochs=settings.epochs,
+            devices=machine.devices,
+            num_nodes=machine.nodes,
+            strategy=machine.strategy,
+            precision=cast(Any, machine.precision),
+            max_epochs=module.recipe.epochs,
             callbacks=hooks,
-            logger=_logger(settings, folder),
+            logger=_logger(machine, folder),
             default_root_dir=folder,
             plugins=plugins,
             use_distributed_sampler=False,
@@ -202,14 +209,14 @@ def _trainer(module: Regression, journal: Journal, settings: Settings, folder: P
         if isinstance(error, ExcoraError):
             raise
         raise InputError(
-            f"accelerator {settings.accelerator!r}, devices {settings.devices}, nodes {settings.nodes}, strategy "
-            f"{settings.strategy!r} and precision {settings.precision!r} do not go together here: {error}"
+            f"accelerator {machine.accelerator!r}, devices {machine.devices}, nodes {machine.nodes}, strategy "
+            f"{machine.strategy!r} and precision {machine.precision!r} do not go together here: {error}"
         ) from error
 
 
-def _logger(settings: Settings, folder: Path | None) -> Any:
+def _logger(machine: Machine, folder: Path | None) -> Any:
     """metrics.csv is written by the journal, which a resumed run continues; TensorBoard's files are Lightning's."""
-    if settings.logger == "csv" or folder is None:
+    if machine.logger == "csv" or folder is None:
         return False
     from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -226,15 +233,13 @@ def _starts_processes(trainer: Any) -> bool:
     return isinstance(trainer.strategy.launcher, _MultiProcessingLauncher)
 
 
-def _run(
-    trainer: Any, module: Regression, journal: Journal, settings: Settings, folder: Path | None, *, resume: bool
-) -> bool:
+def _run(trainer: Any, module: Regression, journal: Journal, folder: Path | None, *, resume: bool) -> bool:
     """Fit, from the last checkpoint if there is one to resume; True if it was interrupted. Fills the journal."""
     last = None if folder is None else folder / "checkpoints" / "last.ckpt"
     start = None
     if resume and last is not None and last.exists():
         _recall(last, module, journal)
-        if journal.stopped(settings) is not None:
+        if journal.stopped(module.recipe) is not None:
             return False
         start = last
     handler = signal.getsignal(signal.SIGINT)

@@ -57,10 +57,6 @@ class Network(nn.Module):
         """What its first pool weighs in a sample, where ``names`` are those of the source; None: elements by number."""
         return names
 
-    def real_elements(self, inputs: Inputs) -> Tensor | None:  # noqa: ARG002  (for those that have some)
-        """How many of the elements of each sample, the first ones, are real, (n,); None: all."""
-        return None
-
     def look_up(self, features: Features) -> Features:
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
         return features

@@ -175,11 +175,6 @@ class RetrievalNetwork(Network):
         """The neighbours, nearest first."""
         return [f"neighbour {i + 1}" for i in range(min(self.options["neighbours"], len(self.context_labels)))]
 
-    def real_elements(self, inputs: Mapping[str, Any]) -> Tensor:
-        """The neighbours that a row may see come first."""
-        found: Tensor = inputs["allowed"].sum(1)
-        return found
-
     def carried(self) -> tuple[str, ...]:
         """The training rows."""
         parts = [t for name, t in self.named_buffers() if name.startswith("context_")]

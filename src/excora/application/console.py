@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from excora.errors import InputError
 
 if TYPE_CHECKING:
-    from excora.training.prediction import Predictions
-    from excora.training.run import Run
+    from excora.application.predicting import Predictions
+    from excora.application.run import Run
 
 
 def table_of(run: Run) -> Any:
@@ -33,7 +33,8 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
             cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
             table.add_row(Text(name), part, str(results["counts"][part]), *cells)
     verdict = results["verdict"]
-    model = f"model {run.settings.model} with pool {run.settings.pool}: "
+    pool = getattr(run.setup.options, "pool", None)
+    model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
     epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
     lines = [model + epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
     lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]

@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excora.application.results import columns, outside_note
+from excora.application.run import Run
 from excora.data.dataset import Dataset
 from excora.data.reading import read
+from excora.data.roles import Roles
 from excora.errors import InputError
-from excora.storage import write_atomically
+from excora.storage import plain, write_atomically
 from excora.training.evaluation import Attention, answers
-from excora.training.folder import plain
-from excora.training.outcome import columns, element_names, outside_note
-from excora.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Roles of the columns of data to predict; the others only matter in training.
-ROLES = ("target", "group", "time", "weight", "bag", "id", "drop")
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Predictions:
 
     def __rich__(self) -> Any:
         """A summary for rich consoles."""
-        from excora.training.showing import summary_of
+        from excora.application.console import summary_of
 
         return summary_of(self)
 
@@ -69,19 +66,21 @@ def predict(
     ``data`` has the layout of the training data, with or without the targets; columns that do not fit are named in a
     :class:`DataError`. ``labels`` is a table that lists the bags of a folder to predict, all of them unless given;
     ``id`` names the samples if another column than in training does. Memory is bounded by the run's ``max_elements``;
-    ``attention`` adds a row an element. :func:`excora.training.fit` has an example.
+    ``attention`` adds a row an element of the model's first pool. :func:`excora.fit` has an example.
     """
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
-    names = element_names(run.network, run.preparation)
+    names = run.network.element_names(run.preparation.element_names)
     rows, looked = [], []
-    for answer in answers(run.network, features, np.arange(len(dataset)), run.settings):
+    for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
         if attention:
-            looked.append(answer.attention)
+            if not answer.attention:
+                raise InputError(f"the model {run.setup.model!r} has no pool, so there is no attention to write")
+            looked.append(next(iter(answer.attention.values())))
     examined = run.preparation.examine(dataset)
     return Predictions(
         _frame(run, dataset, run.preparation.unscale(np.stack(rows)), examined.outside),
@@ -92,18 +91,13 @@ def predict(
 
 def _read(run: Run, path: str | Path, labels: str | Path | None, id: str | None) -> Dataset:
     described = run.config.get("data")
-    if not isinstance(described, dict) or not all(_is_role(described.get(name)) for name in ROLES):
+    if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")
-    roles = {name: described.get(name) for name in ROLES}
-    if id is not None:
-        roles["id"] = id
-    return read(path, labels=labels, labelled=False, **{k: v for k, v in roles.items() if v is not None})
-
-
-def _is_role(value: Any) -> bool:
-    return (
-        value is None or isinstance(value, str) or (isinstance(value, list) and all(isinstance(v, str) for v in value))
-    )
+    try:
+        roles = vars(Roles.from_dict(described))
+    except InputError as error:
+        raise InputError(f"{run.path / 'config.json'}: {error}") from None
+    return read(path, labelled=False, **(roles | {"labels": labels} | ({} if id is None else {"id": id})))
 
 
 def _frame(run: Run, dataset: Dataset, prediction: Any, outside: Any) -> pd.DataFrame:

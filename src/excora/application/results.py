@@ -1,25 +1,23 @@
-"""What a finished training is worth: predictions.csv, results.json and attention.json of the run folder."""
+"""What a finished training is worth: the content of results.json, predictions.csv and attention.json."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.dataset import Dataset, Features, Index
-from excora.data.preparation import Preparation
+from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
-from excora.models.building import carried
-from excora.models.network import Network
-from excora.models.retrieval import RetrievalFeatures
-from excora.settings import Settings
-from excora.storage import write_atomically
-from excora.training.core import Training
-from excora.training.evaluation import Answer, Floats, answers, group_scores, scores
-from excora.training.folder import plain, write_json
+from excora.models import Network
+from excora.settings import Setup
+from excora.storage import plain, write_atomically, write_json
+from excora.training import Training
+from excora.training.building import Built
+from excora.training.evaluation import Answer, Attention, answers, group_scores, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,51 +25,51 @@ if TYPE_CHECKING:
 SHOWN = 12  #: samples of the test part whose attention the report shows
 HEAVIEST = 12  #: elements of each
 
-
-def element_names(network: Network, preparation: Preparation) -> list[str] | None:
-    """Names of what is weighed in a row of a table; None for bags, whose elements have numbers."""
-    if preparation.elements is not None:
-        return None
-    numbers = [label for column in preparation.columns for label in column.labels]
-    words = [column.name for column in preparation.columns if column.kind == "category"]
-    return network.element_names(numbers + words)
+Floats = NDArray[np.float64]
 
 
-class Material(NamedTuple):
-    """What a run is made from."""
+@dataclass(frozen=True)
+class Evaluation:
+    """Validation and test part, looked at once."""
 
-    dataset: Dataset
-    features: Features
-    target: NDArray[np.float32]  #: standardised
-    preparation: Preparation
-    split: Split
-    settings: Settings
+    results: dict[str, Any]
+    frame: pd.DataFrame  #: the predictions
+    attention: dict[str, Any]  #: of the test part, by pool
+
+    def write(self, folder: Path) -> None:
+        """The three files."""
+        write_json(folder / "attention.json", {"pools": self.attention})
+        write_atomically(folder / "predictions.csv", self.frame.to_csv(index=False, lineterminator="\n"))
+        write_json(folder / "results.json", self.results)
 
 
-def evaluate(folder: Path, training: Training, material: Material) -> dict[str, Any]:
-    """Look at validation and test part once, write the three files, and return the content of results.json."""
+def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
+    """Look at validation and test part once."""
+    import pandas as pd
+
     results: dict[str, Any] = {
         "best_epoch": training.best_epoch,
         "epochs": training.epochs,
         "seconds": training.seconds,
         "stopped": training.stopped,
-        "counts": {name: len(part) for name, part in material.split._asdict().items()},
+        "counts": {name: len(part) for name, part in split._asdict().items()},
     }
-    parts = {name: _look(name, training.network, material) for name in ("validation", "test")}
+    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
     results |= {name: part.scores for name, part in parts.items()}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     results["groups"] = {"test": parts["test"].groups}
-    notes = [*material.dataset.notes, *material.preparation.notes, *carried(training.network), *parts["test"].notes]
+    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *parts["test"].notes]
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
     results |= {"verdict": training.verdict().to_dict(), "notes": notes}
-    write_json(folder / "attention.json", parts["test"].attention)
-    _write_frames(folder / "predictions.csv", [part.frame for part in parts.values()])
-    write_json(folder / "results.json", results)
-    return plain(results)
+    full = [part.frame for part in parts.values() if len(part.frame)]
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
+
+
+_PARTS = ("validation", "test")
 
 
 class Part(NamedTuple):
@@ -84,24 +82,24 @@ class Part(NamedTuple):
     notes: list[str]
 
 
-def _look(name: str, network: Network, material: Material) -> Part:
-    dataset, features, preparation = material.dataset, material.features, material.preparation
-    index: Index = getattr(material.split, name)
+def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Setup, built: Built) -> Part:
     assert dataset.target is not None
-    looked, rows = [], []
-    for answer in answers(network, features, index, material.settings):
-        looked.append(Looked.at(answer))
+    looked: dict[str, list[Looked]] = {}
+    rows = []
+    for answer in answers(network, built.features, index, setup):
+        for pool, found in answer.attention.items():
+            looked.setdefault(pool, []).append(Looked.at(answer, found))
         rows.append(answer.prediction)
-    prediction = preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
+    prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
     target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
-    examined = preparation.examine(dataset, index)
-    notes = [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))]
+    examined = built.preparation.examine(dataset, index)
+    namer = _namer(network, dataset, built)
     return Part(
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        _attention(looked, prediction, dataset, _namer(network, material)),
-        notes,
+        {pool: _attention(found, prediction, dataset, namer) for pool, found in looked.items()},
+        [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
     )
 
 
@@ -128,13 +126,6 @@ def _frame(dataset: Dataset, index: Any, part: str, prediction: Floats, outside:
     return pd.DataFrame({**content, "outside": outside}, index=range(len(index)))
 
 
-def _write_frames(path: Path, frames: list[pd.DataFrame]) -> None:
-    import pandas as pd
-
-    full = [frame for frame in frames if len(frame)]
-    write_atomically(path, pd.concat(full).to_csv(index=False, lineterminator="\n"))
-
-
 class Looked(NamedTuple):
     """What is kept of a sample's attention: figures, and the heaviest elements as (number, weight, effective)."""
 
@@ -146,9 +137,8 @@ class Looked(NamedTuple):
     heaviest: list[tuple[int, float, float]]
 
     @classmethod
-    def at(cls, answer: Answer) -> Looked:
-        """Of one answer, whose weights can then be forgotten."""
-        found = answer.attention
+    def at(cls, answer: Answer, found: Attention) -> Looked:
+        """Of one pool of an answer, whose weights can then be forgotten."""
         order = np.argsort(-np.abs(found.effective), kind="stable")[:HEAVIEST].tolist()
         heaviest = [(k, float(found.weight[k]), float(found.effective[k])) for k in order]
         figures = (len(found.weight), found.effective_elements, found.gamma, found.temperature)
@@ -159,15 +149,18 @@ class Looked(NamedTuple):
 Namer = Callable[[int, int], str]
 
 
-def _namer(network: Network, material: Material) -> Namer:
-    """Columns by name, training rows by their id, elements of bags by number."""
-    features, train, ids = material.features, material.split.train, material.dataset.ids
-    if isinstance(features, RetrievalFeatures):
-        if material.dataset.weight is not None:
-            train = train[material.dataset.weight[train] > 0]
-        return lambda sample, k: f"row {ids[train[int(features.neighbours[sample, k])]]}"
-    names = element_names(network, material.preparation)
-    return lambda sample, k: str(k) if names is None else names[k]  # noqa: ARG005
+def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
+    """Elements that are samples themselves by their id, others by the name the network has for them, or by number."""
+    sample_of = getattr(built.features, "element_sample", None)
+    names = network.element_names(built.preparation.element_names)
+
+    def name(sample: int, k: int) -> str:
+        other = None if sample_of is None else sample_of(sample, k)
+        if other is not None:
+            return f"row {dataset.ids[other]}"
+        return str(k) if names is None else names[k]
+
+    return name
 
 
 def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:

@@ -41,13 +41,14 @@ def option(
     choices: Iterable[str] | Callable[[], Iterable[str]] | None = None,
     least: float | None = None,
     below: float | None = None,
+    only: str | None = None,
 ) -> Any:
     """A field of :class:`Options`: what it does, in the words of the command line's help, and the rule of its value.
 
     Words have ``choices`` (a function where they are not known yet: the names of a registry), numbers a ``least`` value
-    and one that they stay ``below``.
+    and one that they stay ``below``. ``only``: the one kind of samples that it has a meaning for.
     """
-    rule = {"choices": choices, "least": least, "below": below}
+    rule = {"choices": choices, "least": least, "below": below, "only": only}
     metadata = {"help": says, **{name: value for name, value in rule.items() if value is not None}}
     return dataclasses.field(default=default, metadata=metadata)
 

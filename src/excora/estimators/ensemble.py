@@ -64,7 +64,7 @@ def suited(rows: int) -> tuple[int, int]:
     >>> suited(100), suited(2000), suited(20_000)
     ((60, 32), (25, 64), (12, 256))
     """
-    batch = Settings(model="retrieval").settled("retrieval", rows).batch_size
+    batch = Settings(model="retrieval").settled("table", rows).recipe.batch_size
     return min(max(math.ceil(800 / math.ceil(rows / batch)), 12), 60), batch
 
 

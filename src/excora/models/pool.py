@@ -33,9 +33,9 @@ class Options(choices.Options):
     dim: int = option(64, "Width of the elements after the encoder.", least=1)
     layers: int = option(1, "Depth of the encoder; 0 = none, for bags of good features.", least=0)
     head: int = option(0, "Hidden layers of the head; 0 = linear.", least=0)
-    heads: int = option(4, "Attention heads over the columns of a table.", least=1)
+    heads: int = option(4, "Attention heads over the columns of a table.", least=1, only="table")
     dropout: float = option(0.0, "Dropout of the encoder, in [0, 1).", least=0, below=1)
-    scaling: str = option("standard", SCALING, choices=SCALINGS)
+    scaling: str = option("standard", SCALING, choices=SCALINGS, only="table")
 
 
 class TableEncoder(nn.Module):

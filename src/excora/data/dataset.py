@@ -31,7 +31,7 @@ class Spec:
 class Content(Protocol):
     """The samples themselves, without labels and roles: a table, bags, or what another source reads."""
 
-    kind: str  #: the name of the source that reads, checks and prepares it
+    kind: ClassVar[str]  #: the name of the source that reads, checks and prepares it
 
     def __len__(self) -> int: ...
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.dataset import Bags, Index
+from excora.data.bags.stores import Bags
+from excora.data.dataset import Index
+from excora.data.scaling import Floats, far_outside
 from excora.errors import InputError
-
-Floats = NDArray[np.float64]
 
 #: Training bags that the statistics of the features are taken from.
 MOST_BAGS = 1000
 
 
 @dataclass(frozen=True)
-class Elements:
+class ElementStatistics:
     """Mean, standard deviation (1 for a constant), minimum and maximum of each feature over training elements."""
 
     mean: tuple[float, ...]
@@ -29,11 +29,11 @@ class Elements:
     high: tuple[float, ...]
 
     @classmethod
-    def learn(cls, bags: Bags, index: Index) -> Elements:
+    def learn(cls, bags: Bags, index: Index) -> ElementStatistics:
         """From the bags of ``index``, a fixed random choice of :data:`MOST_BAGS` if there are more; Chan's merge.
 
-        >>> from excora.data.bags import ArrayBags
-        >>> Elements.learn(ArrayBags(np.array([[1.0], [2.0], [6.0]]), [1, 2]), np.arange(2)).mean
+        >>> from excora.data.bags.stores import ArrayBags
+        >>> ElementStatistics.learn(ArrayBags(np.array([[1.0], [2.0], [6.0]]), [1, 2]), np.arange(2)).mean
         (3.0,)
         """
         chosen = np.asarray(index)
@@ -55,6 +55,16 @@ class Elements:
         std[std == 0] = 1.0
         return cls(*(tuple(values.tolist()) for values in (mean, std, low, high)))
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ElementStatistics:
+        """What ``dataclasses.asdict`` gave; anything else is a ValueError, TypeError or KeyError."""
+        rows = {name: tuple(map(float, values[name])) for name in ("mean", "std", "low", "high")}
+        if len({len(row) for row in rows.values()} | {0}) != 2:
+            raise ValueError("each feature has a mean, a std, a low and a high")
+        if not np.isfinite(list(rows.values())).all() or min(rows["std"]) <= 0:
+            raise ValueError("statistics of elements are finite, and deviations above 0")
+        return cls(**rows)
+
     @property
     def constant(self) -> int:
         """How many features never change."""
@@ -74,13 +84,6 @@ class Elements:
         mean, std = np.array(self.mean), np.array(self.std)
         shift = np.concatenate([mean, np.zeros_like(mean), mean, mean])
         return np.column_stack([(rows[:, :-1] - shift) / np.tile(std, 4), rows[:, -1]])
-
-
-def far_outside(values: Floats, low: Any, high: Any) -> NDArray[np.bool_]:
-    """Whether values (n, features) lie beyond [low, high] by more than half of its width; NaN does not."""
-    low, high = np.asarray(low, float), np.asarray(high, float)
-    reach = (high - low) / 2
-    return (values < low - reach) | (values > high + reach)
 
 
 _SUMMARIES: weakref.WeakKeyDictionary[Any, Floats] = weakref.WeakKeyDictionary()

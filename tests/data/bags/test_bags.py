@@ -10,13 +10,12 @@ import torch
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
-from excora.data.bags import ArrayBags, PickedBags
+from excora.data.bags import ArrayBags, ChosenBags, PickedBags
 from excora.data.preparation import Preparation
 from excora.data.reading import read
 from excora.data.splits import split
 from excora.data.validation import validate
 from excora.errors import DataError, InputError
-from excora.estimators.checks import Chosen
 
 N, WIDTH = 12, 3
 
@@ -61,10 +60,10 @@ def labelled(folder, **roles):
 
 def same(data, bags=BAGS) -> None:
     assert data.kind == "bags"
-    assert data.bags.width == WIDTH
-    assert data.bags.lengths.tolist() == [len(bag) for bag in bags]
+    assert data.content.bags.width == WIDTH
+    assert data.content.bags.lengths.tolist() == [len(bag) for bag in bags]
     for k, bag in enumerate(bags):
-        found = data.bags.read(k)
+        found = data.content.bags.read(k)
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, bag)
 
@@ -99,9 +98,9 @@ def test_a_long_table_in_any_order(tmp_path):
     order = [IDS.index(name) for name in data.ids]
     np.testing.assert_array_equal(data.target[:, 0], TARGET[order])
     for k, place in enumerate(order):
-        assert sorted(data.bags.read(k).tolist()) == sorted(BAGS[place].tolist())
+        assert sorted(data.content.bags.read(k).tolist()) == sorted(BAGS[place].tolist())
     assert data.notes == ("a column without a name is left out: (unnamed) __index_level_0__",)  # of pandas
-    assert validate(tmp_path / "long.csv", bag="bag", target="y").elements["max"] == 4
+    assert validate(tmp_path / "long.csv", bag="bag", target="y").to_dict()["elements"]["max"] == 4
 
 
 def test_columns_of_elements_are_known_by_name(tmp_path):
@@ -129,7 +128,7 @@ def test_a_ragged_npz(tmp_path, compressed):
     keep = np.savez_compressed if compressed else np.savez
     keep(tmp_path / "a.npz", **arrays, target=TARGET, ids=np.array(IDS), group=np.arange(N) // 2, other=np.ones(2))
     data = read(tmp_path / "a.npz")
-    assert isinstance(data.bags.values, np.memmap) is not compressed
+    assert isinstance(data.content.bags.values, np.memmap) is not compressed
     assert (data.ids.tolist(), data.group.tolist()[:3], data.targets) == (IDS, ["0", "0", "1"], ("target",))
     same(data)
     both = np.stack([TARGET, -TARGET], 1)
@@ -156,7 +155,7 @@ def test_types_of_numbers(tmp_path):
         file.create_dataset("x", data=values.numpy().astype(np.uint8), compression="gzip")
         file.create_group("attributes")
     data = read(tmp_path / "bags", labelled=False)
-    assert [data.bags.read(k).tolist() for k in range(4)] == [values.tolist()] * 4
+    assert [data.content.bags.read(k).tolist() for k in range(4)] == [values.tolist()] * 4
 
 
 def problems(path, **roles) -> list[str]:
@@ -178,7 +177,7 @@ def test_everything_wrong_in_a_folder_is_reported_at_once(folder):
     text = "\n".join(found)
     for wanted in (
         "the id 'slide' must be different in every row, got '005' in 8 and 15",
-        "the target 'y' must be a finite number, got 'x' in row 15",
+        "the target 'y' must be a finite number, or empty where it is unknown, got 'x' in row 15",
     ):
         assert wanted in text
     labels.write_text(labels.read_text().replace("x,c9,005\n", ""))
@@ -213,7 +212,7 @@ def test_a_bad_element_is_found_by_validate_and_named_when_read(folder):
     assert seen == [(k + 1, N) for k in range(N)]
     save(folder / "004.h5", np.zeros((9, WIDTH), np.float32))
     with pytest.raises(InputError, match=r"004\.h5: expected numbers of shape \(1, 3\), got float32 of shape \(9, 3\)"):
-        data.bags.read(N - 1 - 4)
+        data.content.bags.read(N - 1 - 4)
 
 
 def test_numbers_too_large_for_float32_are_refused():
@@ -225,7 +224,7 @@ def test_numbers_too_large_for_float32_are_refused():
 def test_some_bags_at_once_are_the_bags_one_by_one(folder, dtype):
     lengths, index = [len(bag) for bag in BAGS], np.array([5, 0, 5, 11])
     arrays = ArrayBags((10 * np.concatenate(BAGS)).astype(dtype), lengths)
-    kinds = [arrays, PickedBags(arrays, [2, 0]), labelled(folder).bags, Chosen(arrays, np.arange(N)[::-1])]
+    kinds = [arrays, PickedBags(arrays, [2, 0]), labelled(folder).content.bags, ChosenBags(arrays, np.arange(N)[::-1])]
     for bags in kinds:
         found = bags.gather(index)
         assert found.dtype == np.float32
@@ -270,7 +269,7 @@ def test_hdf5_that_leads_out_of_the_file_is_refused(folder, kind):
     with h5py.File(folder / "000.h5", "w") as file:
         outside(kind, folder, file)
     with pytest.raises(InputError, match="copy the data into it"):
-        data.bags.read(N - 1)
+        data.content.bags.read(N - 1)
 
 
 @pytest.mark.parametrize(
@@ -370,11 +369,11 @@ def test_workers_read_what_one_process_reads(folder):
             return N
 
         def __getitem__(self, place: int) -> torch.Tensor:
-            return features.read(np.array([place]))[0]
+            return features.read(np.array([place]))["elements"][0]
 
     loader = torch.utils.data.DataLoader(Samples(), batch_size=None, num_workers=2, multiprocessing_context="fork")
     for k, bag in enumerate(loader):
-        torch.testing.assert_close(bag, features.read(np.array([k]))[0], rtol=0, atol=0)
+        torch.testing.assert_close(bag, features.read(np.array([k]))["elements"][0], rtol=0, atol=0)
 
 
 def test_bags_of_all_sizes_are_split_and_prepared(folder):
@@ -382,7 +381,7 @@ def test_bags_of_all_sizes_are_split_and_prepared(folder):
     parts = split(data)
     prepared = Preparation.fit(data, parts.train)
     batch = prepared.features(data).read(parts.train)
-    everything = np.concatenate([data.bags.read(k) for k in parts.train]).astype(float)
+    everything = np.concatenate([data.content.bags.read(k) for k in parts.train]).astype(float)
     wanted = (everything - everything.mean(0)) / everything.std(0)
-    np.testing.assert_allclose(batch.values.numpy(), wanted, atol=2e-6)
-    assert prepared.features(data).sizes.tolist() == data.bags.lengths.tolist()
+    np.testing.assert_allclose(batch["elements"].values.numpy(), wanted, atol=2e-6)
+    assert prepared.features(data).sizes.tolist() == data.content.bags.lengths.tolist()

@@ -18,20 +18,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from excora.errors import InputError
+from excora.tasks import tasks
+from excora.tasks.base import Task
 from excora.theory import achievable_ceiling
 
 LEVELS = (0.10, 0.24, 0.42, 0.73)
 """The paper's homogeneity levels, as values of sigma~."""
 
 
+@tasks.named("plateau")
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PlateauTask:
+class PlateauTask(Task):
     """One setting of the task; symbols as in the module's docstring. Elements are i.i.d. given the bag but for the key.
 
     The key always stands last: pools do not see positions. The directions are random, drawn from
@@ -45,6 +48,7 @@ class PlateauTask:
     (0.837, 1.0)
     """
 
+    says: ClassVar[str] = "bags whose label needs one element's deviation stretched beyond the bag's hull"
     form: Literal["strength", "literal"] = "strength"
     dim: int = 16
     elements: int = 10

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from excora.data.cells import kind_of, moments, numbers, texts
 from excora.data.dataset import Index
-from excora.data.tables import kind_of, moments, numbers, texts
+from excora.data.scaling import Floats, mean_and_std, normal_scores, quantiles_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 #: Categories a column can have; rarer ones share code 0 with those that training has not seen.
 MOST_CATEGORIES = 255
 
-#: Quantiles that are kept of a number, for training parts of 30,000 rows and more; a thirtieth of the rows below.
-MOST_QUANTILES = 1000
-
 #: The category of an empty cell.
 EMPTY = "(empty)"
 
 #: Why a column is left out that says the same of every sample.
 ONE_VALUE = "it has one value throughout the training part"
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class Number:
     quantiles: tuple[float, ...] = ()  #: at equal steps from the lowest training value to the highest
 
     def scale(self, values: Floats) -> Floats:
-        """(values - mean) / std; with quantiles normal scores, see :func:`normal_scores`. NaN stays NaN."""
+        """(values - mean) / std; with quantiles :func:`excora.data.scaling.normal_scores`. NaN stays NaN."""
         if self.quantiles:
             return normal_scores(values, np.array(self.quantiles))
         with np.errstate(over="ignore"):
@@ -121,28 +116,6 @@ def _example(column: pd.Series[Any]) -> str:
     return f", for example {str(column.iloc[bad[0]])[:40]!r}" if len(bad) else ""
 
 
-def quantiles_of(values: Floats) -> Floats:
-    """Of (n,) finite numbers, at equal steps from the lowest to the highest: what :func:`normal_scores` ranks by."""
-    steps = np.linspace(0.0, 1.0, min(max(len(values) // 30, 10), MOST_QUANTILES))
-    found: Floats = np.maximum.accumulate(np.quantile(values, steps))
-    return found
-
-
-def normal_scores(values: Floats, quantiles: Floats) -> Floats:
-    """Phi^-1(rank), where the rank of a training quantile is its place in [0, 1] and others lie on lines between.
-
-    Equal quantiles share the middle of their ranks. Values at the ends or beyond get +-5.2; NaN stays NaN.
-
-    >>> normal_scores(np.array([1.0, 2.0, 2.5, 9.0]), np.array([1.0, 2.0, 3.0])).round(2).tolist()
-    [-5.2, 0.0, 0.67, 5.2]
-    """
-    ranks = np.linspace(0.0, 1.0, len(quantiles))
-    below = np.interp(values, quantiles, ranks)
-    above = 1.0 - np.interp(-values, -quantiles[::-1], ranks)
-    middle = np.clip(0.5 * (below + above), 1e-7, 1 - 1e-7)
-    return np.asarray(torch.special.ndtri(torch.from_numpy(middle)).numpy())
-
-
 def learn(name: str, column: pd.Series[Any], index: Index, scaling: str = "standard") -> Column | str:
     """The column as the rows of ``index`` show it, or why it is left out; ``scaling``: "standard" or "quantile".
 
@@ -165,20 +138,6 @@ def learn(name: str, column: pd.Series[Any], index: Index, scaling: str = "stand
     learned = (_learn_number(part, row, scaling) for part, row in zip(parts, rows, strict=True))
     found = tuple(number for number in learned if number is not None)
     return Column(name, kind, numbers=found) if found else ONE_VALUE
-
-
-def mean_and_std(values: Floats) -> tuple[float, float]:
-    """Mean and standard deviation of (n,) finite numbers; 0 exactly if they are all the same.
-
-    In units of the largest, so that the squares of tiny numbers do not vanish.
-    """
-    low, high = float(values.min()), float(values.max())
-    if low == high:
-        return low, 0.0
-    unit = max(abs(low), abs(high))
-    scaled = values / unit
-    mean = scaled.mean()
-    return float(mean * unit), float(np.sqrt(np.square(scaled - mean).mean()) * unit)
 
 
 def _learn_number(part: str, values: Floats, scaling: str) -> Number | None:

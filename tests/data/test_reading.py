@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from excora.data.cells import kind_of, moments, numbers, texts
+from excora.data.frames import first_row, read_frame
 from excora.data.reading import read
-from excora.data.tables import first_row, kind_of, moments, numbers, read_frame, texts
 from excora.data.validation import validate
 from excora.errors import DataError, InputError
 
@@ -29,9 +30,9 @@ def test_every_format_gives_the_same_samples(tmp_path, name):
     data = read(path, target="y", id="id")
     assert data.ids.tolist() == ["007", "008", "NA"]
     assert data.target.tolist() == [[1.0], [2.0], [4.0]]
-    assert list(data.frame) == ["x", "c"]
-    assert numbers(data.frame["x"]).tolist()[::2] == [1.5, 3.0]
-    assert texts(data.frame["c"]).tolist() == ["a", "b", None]
+    assert list(data.content.frame) == ["x", "c"]
+    assert numbers(data.content.frame["x"]).tolist()[::2] == [1.5, 3.0]
+    assert texts(data.content.frame["c"]).tolist() == ["a", "b", None]
     assert read(path, target="y", drop="id").ids.tolist() == [str(first_row(path) + k) for k in range(3)]
 
 
@@ -44,7 +45,7 @@ def test_text_files_of_all_sorts(tmp_path):
     assert np.isnan(read_frame(tmp_path / "short.csv")["y"][0])
     (tmp_path / "indexed.csv").write_text(",x,y,\n0,1,2,\n1,3,4,\n")
     data = read(tmp_path / "indexed.csv", target="y")
-    assert list(data.frame) == ["x"]
+    assert list(data.content.frame) == ["x"]
     assert [note for note in data.notes if "without a name" in note] == list(data.notes)
     assert len(data.notes) == 2
 
@@ -138,7 +139,7 @@ def test_everything_wrong_is_reported_at_once(tmp_path):
     expected = [
         "there is no column 'gone' to drop",
         "the id 'id' must be different in every row, got 'a' in 2 and 3",
-        "the target 'y' must be a finite number, got an empty cell in row 3 (14 such rows)",
+        "the target 'y' must be a finite number, or empty where it is unknown, got 'two' in row 4 (7 such rows)",
         "there is no column 'q' for the target",
         "the target 'z' is 5 in every row",
         "the group 'g' must be there in every row, got nothing in row 2 (7 such rows)",
@@ -191,10 +192,16 @@ def test_parquet_of_strange_columns(tmp_path):
     frame["k"] = pd.Series(["p", "q"], dtype="category")
     frame.to_parquet(tmp_path / "a.parquet", index=False)
     found = problems(tmp_path / "a.parquet", target="l", group="b", drop="y")
-    assert "the target 'l' must be a finite number, got [1]" in found[0].replace("array([1])", "[1]")
+    assert "the target 'l' must be a finite number, or empty where it is unknown, got [1]" in found[0].replace(
+        "array([1])", "[1]"
+    )
     assert "the group 'b' must be text" in found[1]
     data = read(tmp_path / "a.parquet", target="y", drop=["l", "b"])
-    assert {name: kind_of(data.frame[name]) for name in data.frame} == {"d": "date", "x": "number", "k": "category"}
+    assert {name: kind_of(data.content.frame[name]) for name in data.content.frame} == {
+        "d": "date",
+        "x": "number",
+        "k": "category",
+    }
     with pytest.raises(DataError, match="column 'l' holds neither"):
         read(tmp_path / "a.parquet", target="y")
 
@@ -204,12 +211,21 @@ def test_data_to_predict_need_no_roles(tmp_path):
     path.write_text("x,g\n1,a\n2,\n")
     roles = {"target": "y", "group": "g", "time": "t", "weight": "w", "id": "id", "drop": ["q"], "labelled": False}
     data = read(path, **roles)
-    assert (data.target, data.group, data.time, data.weight, list(data.frame)) == (None, None, None, None, ["x"])
+    assert (data.target, data.group, data.time, data.weight, list(data.content.frame)) == (
+        None,
+        None,
+        None,
+        None,
+        ["x"],
+    )
     path.write_text("x,g,y,id\n1,a,5,p\n2,b,5,q\n")
     data = read(path, **roles)
     assert (data.target.tolist(), data.group.tolist(), data.ids.tolist()) == ([[5], [5]], ["a", "b"], ["p", "q"])
     path.write_text("x,y\n1,5\n2,\n")
-    assert read(path, **roles).target is None
+    np.testing.assert_array_equal(read(path, **roles).target, [[5], [np.nan]])
+    for cells in ("1,\n2,\n", "1,5\n2,?\n"):
+        path.write_text("x,y\n" + cells)
+        assert read(path, **roles).target is None
 
 
 def test_roles_of_a_table(tmp_path):
@@ -221,7 +237,7 @@ def test_roles_of_a_table(tmp_path):
     assert data.group.tolist() == ["01", "1"]
     assert data.time.tolist() == pytest.approx([19753.5, 19753.5 + 1 / 24], abs=1e-9)
     assert data.weight.tolist() == [1, 0]
-    assert list(data.frame) == ["x"]
+    assert list(data.content.frame) == ["x"]
 
 
 def test_the_summary_prints_and_survives_markup(tmp_path):

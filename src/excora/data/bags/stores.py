@@ -1,17 +1,32 @@
-"""Bags in memory and on disk; safe in data-loader workers, which share no open file."""
+"""Where the elements of bags lie: in memory or on disk; safe in data-loader workers, which share no open file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.bagfiles import read_elements
-from excora.data.dataset import Bags, Index
+from excora.data.bags.files import read_elements
+from excora.data.dataset import Index
 from excora.errors import InputError
+
+
+class Bags(Protocol):
+    """Bags on disk or in memory, read one or some at a time."""
+
+    lengths: Index  #: elements of each bag
+    width: int  #: features of an element
+
+    def read(self, index: int) -> NDArray[np.float32]:
+        """The elements of one bag, (lengths[index], width), finite."""
+        ...
+
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """A copy of the elements of some bags, at least one, end to end."""
+        return np.concatenate([self.read(int(place)) for place in index])
 
 
 class ArrayBags(Bags):
@@ -68,6 +83,25 @@ class PickedBags(Bags):
     def gather(self, index: Index) -> NDArray[np.float32]:
         """Some bags end to end."""
         return self._bags.gather(index).take(self._columns, 1)
+
+
+class ChosenBags(Bags):
+    """Some bags of others, in an order of one's own: a view, nothing is copied."""
+
+    def __init__(self, bags: Bags, index: Index) -> None:
+        self._bags: Bags = bags
+        self._index: Index = np.asarray(index)
+        if isinstance(bags, ChosenBags):  # a choice of a choice reads no slower
+            self._bags, self._index = bags._bags, bags._index[index]
+        self.lengths, self.width = bags.lengths[index], bags.width
+
+    def read(self, index: int) -> NDArray[np.float32]:
+        """The elements of one bag."""
+        return self._bags.read(int(self._index[index]))
+
+    def gather(self, index: Index) -> NDArray[np.float32]:
+        """Some bags end to end."""
+        return self._bags.gather(self._index[index])
 
 
 class FileBags(Bags):

@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from excora.data.bags import ArrayBags
-from excora.data.columns import MOST_CATEGORIES, learn
-from excora.data.dataset import Dataset, Inputs
-from excora.data.elements import MOST_BAGS, Elements
+from excora.data.bags import ArrayBags, BagSet, BagSpec
+from excora.data.bags.statistics import MOST_BAGS, ElementStatistics
+from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
+from excora.data.table import Table, TableSpec
+from excora.data.table.columns import MOST_CATEGORIES, learn
 from excora.errors import DataError, InputError
-from excora.models.network import build
-from excora.settings import Settings
 
 N = 40
 
@@ -27,7 +26,7 @@ N = 40
 def table(frame, n=None, target=None) -> Dataset:
     n = len(frame) if n is None else n
     target = np.stack([np.arange(n) ** 2.0, 7 - np.arange(n)], 1) if target is None else target
-    return Dataset(np.arange(n).astype(str).astype(object), ("y", "z"), target, frame=frame)
+    return Dataset(np.arange(n).astype(str).astype(object), ("y", "z"), target, content=Table(frame))
 
 
 def frame() -> pd.DataFrame:
@@ -53,22 +52,26 @@ TRAIN = np.arange(30)
 def test_a_table_against_plain_pandas():
     data = table(frame())
     prepared = Preparation.fit(data, TRAIN)
-    assert prepared.inputs == Inputs(targets=2, numeric=2 + 7, categories=(4, 3))
-    assert list(prepared.left_out) == ["same", "empty", "name"]
-    assert "text of its own (30 in 30)" in prepared.left_out["name"]
+    assert prepared.spec == TableSpec(targets=2, numeric=2 + 7, categories=(4, 3))
+    assert list(prepared.content.left_out) == ["same", "empty", "name"]
+    assert "text of its own (30 in 30)" in prepared.content.left_out["name"]
     index = np.array([39, 0, 5, 2])
     rows = prepared.features(data).read(index)
-    seen = data.frame["x"].iloc[TRAIN]
-    x = (data.frame["x"].iloc[index] - seen.mean()) / seen.std(ddof=0)
-    np.testing.assert_allclose(rows.numeric[:, 0], x.fillna(0), rtol=1e-6)
-    assert rows.missing[:, 0].tolist() == x.isna().tolist()
-    assert not rows.missing[:, 1:].any()
-    assert (rows.numeric.dtype, rows.missing.dtype, rows.codes.dtype) == (torch.float32, torch.bool, torch.int64)
+    seen = data.content.frame["x"].iloc[TRAIN]
+    x = (data.content.frame["x"].iloc[index] - seen.mean()) / seen.std(ddof=0)
+    np.testing.assert_allclose(rows["numeric"][:, 0], x.fillna(0), rtol=1e-6)
+    assert rows["missing"][:, 0].tolist() == x.isna().tolist()
+    assert not rows["missing"][:, 1:].any()
+    assert (rows["numeric"].dtype, rows["missing"].dtype, rows["codes"].dtype) == (
+        torch.float32,
+        torch.bool,
+        torch.int64,
+    )
     # The most frequent category has code 1; equal counts by name: "(empty)" before "blue".
-    assert [column.categories for column in prepared.columns if column.kind == "category"] == [
+    assert [column.categories for column in prepared.content.columns if column.kind == "category"] == [
         ("red", "blue", "(empty)"), ("False", "True"),
     ]  # fmt: skip
-    assert rows.codes.tolist() == [[1, 1], [1, 2], [2, 1], [3, 2]]
+    assert rows["codes"].tolist() == [[1, 1], [1, 2], [2, 1], [3, 2]]
     np.testing.assert_allclose(prepared.scale(data.target)[TRAIN].mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(prepared.scale(data.target)[TRAIN].std(0), 1, rtol=1e-6)
     np.testing.assert_allclose(prepared.unscale(prepared.scale(data.target)), data.target, rtol=1e-5, atol=1e-4)
@@ -77,9 +80,9 @@ def test_a_table_against_plain_pandas():
 
 def test_dates_become_days_and_circles():
     data = table(frame())
-    column = next(c for c in Preparation.fit(data, TRAIN).columns if c.name == "when")
-    values = column.values(data.frame["when"])
-    when = pd.to_datetime(data.frame["when"])
+    column = next(c for c in Preparation.fit(data, TRAIN).content.columns if c.name == "when")
+    values = column.values(data.content.frame["when"])
+    when = pd.to_datetime(data.content.frame["when"])
     turn = {
         "time of day": (when.dt.hour * 60 + when.dt.minute) / 1440,
         "weekday": when.dt.dayofweek / 7,
@@ -124,7 +127,7 @@ def test_nothing_beyond_the_training_part_is_looked_at():
     assert (found.outside[30:] >= 2).all()
     assert found.notes == ("column 'colour': 10 cells have a category new to the model",)
     assert one.examine(table(second), np.array([31])).unseen == {"colour": 1}
-    assert (one.features(table(second)).read(rows).numeric[:, 0] == 1e6).all()
+    assert (one.features(table(second)).read(rows)["numeric"][:, 0] == 1e6).all()
 
 
 def test_outside_means_half_the_range_beyond():
@@ -133,10 +136,10 @@ def test_outside_means_half_the_range_beyond():
     new = table(pd.DataFrame({"x": [-5.0, -5.1, 15.0, 15.1, np.nan, 5.0]}))
     assert prepared.examine(new).outside.tolist() == [0, 1, 0, 1, 0, 0]
     bags = ArrayBags(np.array([[0.0, 0], [10, 1]]), [1, 1])
-    prepared = Preparation.fit(Dataset(data.ids, ("y",), data.target[:, :1], bags=bags), np.arange(2))
+    prepared = Preparation.fit(Dataset(data.ids, ("y",), data.target[:, :1], content=BagSet(bags)), np.arange(2))
     new = ArrayBags(np.array([[15.0, 0], [15.1, 2], [-5.1, 9]]), [1, 2])
-    assert prepared.examine(Dataset(data.ids, ("y",), bags=new)).outside.tolist() == [0, 2]
-    assert prepared.examine(Dataset(data.ids, ("y",), bags=new), np.array([1])).outside.tolist() == [2]
+    assert prepared.examine(Dataset(data.ids, ("y",), content=BagSet(new))).outside.tolist() == [0, 2]
+    assert prepared.examine(Dataset(data.ids, ("y",), content=BagSet(new)), np.array([1])).outside.tolist() == [2]
 
 
 def test_the_matrix_of_a_table():
@@ -154,10 +157,10 @@ def test_the_matrix_of_a_table():
         "flag = False",
         "flag = True",
     )
-    np.testing.assert_array_equal(matrix[:, names.index("x is missing")], data.frame["x"].isna())
-    np.testing.assert_array_equal(matrix[:, names.index("colour = red")], data.frame["colour"] == "red")
+    np.testing.assert_array_equal(matrix[:, names.index("x is missing")], data.content.frame["x"].isna())
+    np.testing.assert_array_equal(matrix[:, names.index("colour = red")], data.content.frame["colour"] == "red")
     rows = prepared.features(data).read(np.arange(N))
-    np.testing.assert_allclose(matrix[:, :9], rows.numeric, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(matrix[:, :9], rows["numeric"], rtol=1e-6, atol=1e-7)
 
 
 def random_bags(n=50, width=4, shift=0.0) -> tuple[ArrayBags, list[np.ndarray]]:
@@ -169,33 +172,35 @@ def random_bags(n=50, width=4, shift=0.0) -> tuple[ArrayBags, list[np.ndarray]]:
 
 def test_bags_against_plain_numpy():
     bags, plain = random_bags(shift=1000)
-    data = Dataset(np.arange(50).astype(str).astype(object), ("y",), np.arange(50.0)[:, None], bags=bags)
+    data = Dataset(np.arange(50).astype(str).astype(object), ("y",), np.arange(50.0)[:, None], content=BagSet(bags))
     index = np.arange(0, 50, 2)
     prepared = Preparation.fit(data, index)
     seen = np.concatenate([plain[k] for k in index])
-    np.testing.assert_allclose(prepared.elements.mean, seen.mean(0), rtol=1e-12)
-    np.testing.assert_allclose(prepared.elements.std[:3], seen.std(0)[:3], rtol=1e-9)
-    assert prepared.elements.std[3] == 1
+    np.testing.assert_allclose(prepared.content.statistics.mean, seen.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(prepared.content.statistics.std[:3], seen.std(0)[:3], rtol=1e-9)
+    assert prepared.content.statistics.std[3] == 1
     assert prepared.notes == ("1 of 4 features never change in training",)
-    assert prepared.inputs == Inputs(targets=1, width=4)
+    assert prepared.spec == BagSpec(targets=1, width=4)
     batch = prepared.features(data).read(np.array([3, 1]))
-    wanted = (np.concatenate([plain[3], plain[1]]) - seen.mean(0)) / prepared.elements.std
-    np.testing.assert_allclose(batch.values, wanted, atol=2e-3)  # float32 at a distance of 10,000 deviations
-    scaled = [(bag - seen.mean(0)) / prepared.elements.std for bag in plain]
+    wanted = (np.concatenate([plain[3], plain[1]]) - seen.mean(0)) / prepared.content.statistics.std
+    np.testing.assert_allclose(
+        batch["elements"].values, wanted, atol=2e-3
+    )  # float32 at a distance of 10,000 deviations
+    scaled = [(bag - seen.mean(0)) / prepared.content.statistics.std for bag in plain]
     rows = [np.concatenate([b.mean(0), b.std(0), b.min(0), b.max(0), [np.log(len(b))]]) for b in scaled]
     np.testing.assert_allclose(prepared.matrix(data), rows, atol=1e-9)
     assert len(prepared.matrix_names) == 17
     same = np.array([np.flatnonzero(bags.lengths == bags.lengths[0])[0]] * 2)
-    assert prepared.features(data).read(same).shape == (2, bags.lengths[same[0]], 4)
+    assert prepared.features(data).read(same)["elements"].shape == (2, bags.lengths[same[0]], 4)
 
 
 def test_many_bags_are_sampled_and_large_ones_are_read_in_blocks():
     values = np.arange(2.0 * MOST_BAGS)[:, None]
-    found = Elements.learn(ArrayBags(values, np.ones(2 * MOST_BAGS, int)), np.arange(2 * MOST_BAGS))
+    found = ElementStatistics.learn(ArrayBags(values, np.ones(2 * MOST_BAGS, int)), np.arange(2 * MOST_BAGS))
     assert abs(found.mean[0] - (MOST_BAGS - 0.5)) < 60
     assert found.mean[0] != MOST_BAGS - 0.5
     large = np.random.default_rng(0).standard_normal((20_000, 100)).astype(np.float32)
-    found = Elements.learn(ArrayBags(large, [20_000]), np.arange(1))
+    found = ElementStatistics.learn(ArrayBags(large, [20_000]), np.arange(1))
     np.testing.assert_allclose(found.std, large.std(0, dtype=np.float64), rtol=1e-12)
 
 
@@ -203,7 +208,7 @@ def test_json_and_back():
     bags, _ = random_bags()
     for data in (
         table(frame()),
-        Dataset(np.arange(50).astype(str).astype(object), ("y",), np.ones((50, 1)), bags=bags),
+        Dataset(np.arange(50).astype(str).astype(object), ("y",), np.ones((50, 1)), content=BagSet(bags)),
     ):
         data.target[0] = 5
         prepared = Preparation.fit(data, TRAIN)
@@ -215,12 +220,8 @@ def test_json_and_back():
 @pytest.mark.parametrize(
     "change",
     [
-        {"columns": 5}, {"columns": [{"name": "x"}]}, {"mean": None}, {"targets": 3}, {"elements": [1]},
-        {"left_out": []},
-        {"columns": [{"name": "x", "kind": "spell", "numbers": [], "categories": []}]},
-        {"columns": [{"name": "x", "kind": "date", "categories": [],
-                      "numbers": [{"part": "__import__", "mean": 0, "std": 1, "low": 0, "high": 1, "gaps": False}]}]},
-        {"elements": {"mean": [1], "std": [1], "low": [1], "other": [1]}},
+        {"content": 5}, {"content": {}}, {"mean": None}, {"targets": 3}, {"targets": []}, {"std": [1.0]},
+        {"std": [0, 1]}, {"mean": [float("nan"), 1]}, {"kind": "bags"},
     ],
 )  # fmt: skip
 def test_json_of_another_kind_is_refused(change):
@@ -252,12 +253,12 @@ def test_columns_that_seem_to_change_still_fit():
     np.testing.assert_array_equal(prepared.matrix(table(new)), prepared.matrix(table(frame())))
     new[["x", "when", "colour"]] = None
     rows = prepared.features(table(new)).read(np.arange(N))
-    assert rows.missing.sum() == 8 * N
-    assert (rows.codes[:, 0] == 3).all()
+    assert rows["missing"].sum() == 8 * N
+    assert (rows["codes"][:, 0] == 3).all()
     digits = table(pd.DataFrame({"c": ["1", "2", "x"] * 2}))
     prepared = Preparation.fit(digits, np.arange(6))
     for cells in ([1, 2, 7], [1.0, 2.0, np.nan]):
-        found = prepared.features(table(pd.DataFrame({"c": cells}))).read(np.arange(3)).codes[:, 0].tolist()
+        found = prepared.features(table(pd.DataFrame({"c": cells}))).read(np.arange(3))["codes"][:, 0].tolist()
         assert found == [1, 2, 0]
     with pytest.raises(
         DataError, match="'c' has changed: it had categories like '1', '2', 'x' in training and has num"
@@ -267,20 +268,19 @@ def test_columns_that_seem_to_change_still_fit():
 
 def test_tables_are_no_bags():
     bags, _ = random_bags()
-    of_bags = Dataset(np.arange(50).astype(str).astype(object), ("y",), np.arange(50.0)[:, None], bags=bags)
+    of_bags = Dataset(np.arange(50).astype(str).astype(object), ("y",), np.arange(50.0)[:, None], content=BagSet(bags))
     with pytest.raises(InputError, match="training had a table, and these data are bags"):
         Preparation.fit(table(frame()), TRAIN).features(of_bags)
     prepared = Preparation.fit(of_bags, TRAIN)
     with pytest.raises(InputError, match="training had bags, and these data are a table"):
         prepared.features(table(frame()))
     with pytest.raises(InputError, match="had 4 features in training and have 2 now"):
-        prepared.features(Dataset(of_bags.ids, ("y",), bags=ArrayBags(np.ones((50, 2)), np.ones(50, int))))
+        prepared.features(Dataset(of_bags.ids, ("y",), content=BagSet(ArrayBags(np.ones((50, 2)), np.ones(50, int)))))
     lengths = np.ones(51, int)
     lengths[7] = 0
+    ids = np.arange(51).astype(str).astype(object)
     with pytest.raises(InputError, match="bag '7' is empty"):
-        prepared.features(
-            Dataset(np.arange(51).astype(str).astype(object), ("y",), bags=ArrayBags(np.ones((50, 4)), lengths))
-        )
+        prepared.features(Dataset(ids, ("y",), content=BagSet(ArrayBags(np.ones((50, 4)), lengths))))
 
 
 def test_rare_categories_share_a_code():
@@ -317,13 +317,6 @@ def test_any_numbers_give_finite_features(values):
     except DataError:
         return
     rows = prepared.features(data).read(np.arange(n))
-    assert torch.isfinite(rows.numeric).all()
+    assert torch.isfinite(rows["numeric"]).all()
     assert np.isfinite(prepared.matrix(data)).all()
     assert Preparation.from_dict(json.loads(json.dumps(prepared.to_dict(), allow_nan=False))) == prepared
-
-
-def test_a_network_reads_it():
-    data = table(frame())
-    prepared = Preparation.fit(data, TRAIN)
-    network = build(prepared.inputs, Settings(dim=8))
-    assert network(prepared.features(data).read(TRAIN)).prediction.shape == (30, 2)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from torch import Tensor
 
-from excora.data.synthetic import LEVELS, PlateauTask
 from excora.errors import InputError
 from excora.functional import dispersion
+from excora.tasks.plateau import LEVELS, PlateauTask
 from excora.theory import achievable_ceiling, prediction_range, rms_over_bags
 
 DOUBLE = torch.float64

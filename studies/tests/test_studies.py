@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import pytest
 import torch
 from excora_studies import STUDIES, grid, plateau, region, reproduce, runner, small_tables, synthetic
 from excora_studies.figures import Figure, Line, Panel, html, png
-from excora_studies.pages import BLOCKS, PAGES, read, render
+from excora_studies.pages import blocks, main, read, render
 from excora_studies.runner import Chunk, Report
 from excora_studies.store import Record, csv_text, plain
 from excora_studies.watch import watch
@@ -302,9 +303,23 @@ def test_committed_results_reach_the_figures() -> None:
 
 
 def test_the_pages_show_the_committed_results() -> None:
-    pages, results = [*(DOCS / name for name in PAGES), DOCS.parent / "README.md"], read(DOCS / "results")
+    pages, results = [*DOCS.glob("*.md"), DOCS.parent / "README.md"], read(DOCS / "results")
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    assert render(text, results) == text, "the pages are out of date: run python -m excora_studies.pages"
-    assert all(f"<!-- results: {block} -->" in text for block in BLOCKS)
+    assert render(text, results) == text, "out of date: run python -m excora_studies.pages docs README.md"
+    assert all(f"<!-- results: {block} -->" in text for block in blocks())
     with pytest.raises(InputError, match="must be one of synthetic"):
         render("<!-- results: none -->\n<!-- end -->", results)
+
+
+def test_the_pages_of_any_folder_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    shutil.copytree(DOCS / "results" / "grid", tmp_path / "docs" / "results" / "grid")
+    mark = "<!-- results: grid -->\nold\n<!-- end -->\n"
+    page, more = tmp_path / "docs" / "a.md", tmp_path / "more.md"
+    for file in (page, more):
+        file.write_text(mark)
+    assert main([str(tmp_path / "docs"), str(more)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(page), str(more)]
+    assert page.read_text() == more.read_text() == render(mark, read(DOCS / "results"))
+    assert "old" not in page.read_text()
+    assert main([]) == 2

@@ -17,6 +17,7 @@ from torch import Tensor
 from excora.data.synthetic import LEVELS
 from excora.theory import gradient_ratio
 from excora_studies.figures import Figure, Line, Panel
+from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.stacked import Stack, Variant, scores
 from excora_studies.synthetic import spread, tasks
@@ -129,3 +130,39 @@ def _figure(configuration: dict[str, Any], results: Results) -> Figure:
             title = f"{variant.name}, training {metric.upper()}"
             panels.append(Panel(title=title, x="epoch", y=metric.upper(), lines=lines, log_y=metric == "mse"))
     return Figure(title="The plateau does not depend on the batch size", panels=panels, columns=2)
+
+
+def _block(contents: Contents) -> str:
+    """End, ratio and plateau by batch size."""
+    rows = [
+        [
+            row["variant"],
+            str(row["batch"]),
+            with_spread(row, "PCC", 4),
+            number(row["gradient ratio end"], 3),
+            row["plateau"],
+            number(row["PCC flat from epoch"], 0),
+            number(row["PCC flat from step"], 0),
+            number(row["PCC after"], 4),
+            number(row["MSE after %"], 1),
+        ]
+        for row in contents["batch-size"]["table"]
+    ]
+    header = (
+        "variant",
+        "batch",
+        "test PCC",
+        "ratio, end",
+        "plateau seen",
+        "PCC flat from epoch",
+        "from step",
+        "PCC after",
+        "MSE after, %",
+    )
+    return table(header, rows)
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "batch-size": _block,
+}

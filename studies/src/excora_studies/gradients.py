@@ -19,6 +19,7 @@ from torch import Tensor
 from excora.data.synthetic import LEVELS
 from excora.theory import gradient_ratio, gradient_ratio_bound, pcc_gradient, sensitivity
 from excora_studies.figures import Figure, Line, Panel
+from excora_studies.markdown import Contents, number, table
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.stacked import Bags, Stack, Variant
 from excora_studies.synthetic import spread, tasks
@@ -143,3 +144,28 @@ def _figure(epochs: list[int], per_seed: list[list[dict[str, Any]]]) -> Figure:
         title = f"sigma~ = {level:.2f} (dotted: sigma_y)"
         panels.append(Panel(title=title, x="epoch", y="", lines=lines, log_y=True, level=sigma))
     return Figure(title="Gradient ratio and spread of predictions, softmax with MSE + PCC", panels=panels, columns=2)
+
+
+def _block(contents: Contents) -> str:
+    """Ratio, bound and spread at the start and the end."""
+    rows = [
+        [
+            row["sigma~"],
+            row["loss"],
+            number(row["ratio start"], 3),
+            number(row["ratio end"], 3),
+            number(row["1/(2 rho sigma_y^2)"], 3),
+            number(row["largest ratio/bound"], 3),
+            f"{row['sigma ratio start']:.2f} → {row['sigma ratio end']:.2f}",
+            f"{row['logit gradient start']:.1e}",
+        ]
+        for row in contents["gradients"]["table"]
+    ]
+    header = ("σ~", "loss", "ratio, start", "end", "1/(2ρσ_y²)", "largest ratio/bound", "σ_ŷ/σ_y", "RMS dρ/dz, start")
+    return table(header, rows)
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "gradients": _block,
+}

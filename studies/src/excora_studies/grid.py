@@ -13,6 +13,7 @@ from typing import Any
 from excora.data.synthetic import PlateauTask
 from excora_studies import region
 from excora_studies.figures import Figure, Line, Panel
+from excora_studies.markdown import Contents, number, table
 from excora_studies.runner import Chunk, Report, Results
 from excora_studies.synthetic import spread
 from excora_studies.training import OURS, PAPER, SOFTMAX, TUNING_SEED, Protocol, form, seed_chunks
@@ -107,3 +108,25 @@ def _figure(rows: list[dict[str, Any]]) -> Figure:
         lines.append(Line(label="Bayes", x=x, y=[row["Bayes"] for row in own], dashed=True))
         panels.append(Panel(title=f"kappa = {kappa}", x="eta", y="test PCC", lines=lines))
     return Figure(title="Where extrapolation helps: kappa above eta", panels=panels, columns=3)
+
+
+def _block(contents: Contents) -> str:
+    """The twelve settings."""
+    rows = [
+        [
+            *(f"{row[key]:g}" for key in ("kappa", "eta", "nu")),
+            *(number(row[key], 4) for key in ("mean", "softmax", "ECA (paper)", "ECA (ours)")),
+            f"{row['ours - softmax']:+.5f} ± {row['ours - softmax sd']:.5f}",
+            f"{row['ours - paper']:+.5f} ± {row['ours - paper sd']:.5f}",
+            *(number(row[key], 4) for key in ("softmax ceiling", "ours ceiling", "Bayes")),
+        ]
+        for row in contents["grid"]["table"]
+    ]
+    header = ("κ", "η", "ν", "mean", "softmax", "ECA (paper)", "ECA (ours)", "ours − softmax", "ours − paper")
+    return table((*header, "best softmax", "best γ ≤ 4", "Bayes"), rows)
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "grid": _block,
+}

@@ -1,9 +1,12 @@
-"""Tables of results in Markdown."""
+"""Tables of results in Markdown, for the blocks of the pages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+#: What results.json holds, by study.
+Contents = dict[str, dict[str, Any]]
 
 
 def number(value: float | None, digits: int) -> str:

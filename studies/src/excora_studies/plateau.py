@@ -22,6 +22,7 @@ from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLos
 from excora.models.ft_transformer import FTTransformer
 from excora.moments import pearson
 from excora_studies.figures import Figure, Line, Panel
+from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.small_tables import SETS, find_folder, load
 from excora_studies.synthetic import spread
@@ -244,3 +245,50 @@ def _figure(configuration: dict[str, Any], results: Results) -> Figure:
                     lines.append(Line(label=f"{variant} {metric.upper()}", x=epochs, y=middle, dashed=metric == "mse"))
             panels.append(Panel(title=f"{name}, {part}", x="epoch", y="PCC, MSE", lines=lines))
     return Figure(title="PCC and MSE by epoch, mean over seeds", panels=panels, columns=4)
+
+
+def _block(contents: Contents) -> str:
+    """The eight sets, and the totals."""
+    rows = [
+        [
+            row["set"],
+            row["variant"],
+            row["plateau (train)"],
+            number(row["PCC flat from (train)"], 0),
+            number(row["PCC after (train)"], 3),
+            number(row["MSE after % (train)"], 0),
+            row["plateau (validation)"],
+            number(row["MSE after % (validation)"], 0),
+            with_spread(row, "test PCC", 3),
+            with_spread(row, "test MSE", 3),
+        ]
+        for row in contents["plateau"]["table"]
+    ]
+    header = ("set", "variant", "plateau, training", "flat from epoch", "PCC after", "MSE after, %")
+    total = contents["plateau"]["summary"]
+    line = (
+        f"Runs with a plateau, of {total['runs']}: training rows softmax {total['softmax, train']}, ECA "
+        f"{total['ECA, train']}; validation rows softmax {total['softmax, validation']}, ECA "
+        f"{total['ECA, validation']}. Test PCC of ECA − softmax: {total['ECA - softmax test PCC']:+.4f} (standard "
+        f"deviation over runs {total['sd over runs']:.4f}), above in {total['runs with ECA above softmax']} of "
+        f"{total['runs']} runs: {_verdict(total['ECA - softmax test PCC'], total['sd over runs'], total['runs'])}."
+    )
+    states = ("improving", "plateau", "converged", "worsening", "too short")
+    final = [[key, *(str(counts.get(state, 0)) for state in states)] for key, counts in total["final"].items()]
+    more = ("plateau, validation", "MSE after, %", "test PCC", "test MSE")
+    ends = f"What the rule says of the whole run, in numbers of runs:\n\n{table(('rows', *states), final)}"
+    return f"{table((*header, *more), rows)}\n\n{line}\n\n{ends}"
+
+
+def _verdict(mean: float, deviation: float, runs: int) -> str:
+    """By two standard errors."""
+    error = deviation / runs**0.5
+    if abs(mean) <= 2 * error:
+        return f"**no difference that shows** (standard error {error:.4f})"
+    return f"**ECA {'above' if mean > 0 else 'below'} softmax** (standard error {error:.4f})"
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "plateau": _block,
+}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from excora.data.synthetic import LEVELS, PlateauTask
 from excora_studies.figures import Figure, Heat, Panel
+from excora_studies.markdown import Contents, table
 
 PAPER_GAIN = (4.80, 5.76, 4.68, 3.05)
 PAPER_REDUCTION = (20.3, 40.8, 54.0, 66.7)
@@ -75,3 +76,23 @@ def figure() -> Figure:
     ]
     title = "Where the paper's gains are possible (blue, inside the line), by the closed forms"
     return Figure(title=title, panels=panels, columns=2)
+
+
+def block(contents: Contents) -> str:
+    """From which constant on the paper's gains are possible, by rule, nu/eta and level."""
+    stored = contents["synthetic"]["summary"]["region"]
+    rows = [
+        [rule.replace("kappa", "κ").replace("eta", "η"), marker, *(_span(span) for span in spans)]
+        for rule, by_marker in stored.items()
+        for marker, spans in by_marker.items()
+    ]
+    return table(
+        ("rule", "ν/η", *(f"c at σ~ = {level:.2f}" for level in contents["synthetic"]["configuration"]["levels"])), rows
+    )
+
+
+def _span(span: Sequence[float | None]) -> str:
+    low, high = span
+    if low is None or high is None:
+        return "nowhere"
+    return f"≥ {low:.2f}" if high >= 12.0 else f"{low:.2f} to {high:.2f}"

@@ -15,6 +15,7 @@ from typing import Any
 from excora.data.synthetic import LEVELS, PlateauTask
 from excora_studies import region
 from excora_studies.figures import Figure, Line, Panel
+from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.runner import Chunk, Report, Results
 from excora_studies.training import OURS, PAPER, SOFTMAX, TUNING_SEED, Protocol, form, seed_chunks
 
@@ -157,3 +158,82 @@ def _ablation(rows: list[dict[str, Any]]) -> Figure:
         ticks = {float(names.index(name)): name for name in names if name != "mean"}
         panels.append(Panel(title=title, x="", y="%", lines=lines, ticks=ticks, level=0.0))
     return Figure(title="What each part contributes (shaded: standard deviation over seeds)", panels=panels, columns=2)
+
+
+def _levels_block(contents: Contents) -> str:
+    """Levels, with the paper's gains beside ours."""
+    rows = [
+        [
+            row["sigma~"],
+            row["variant"],
+            with_spread(row, "PCC", 4),
+            with_spread(row, "gain %", 2),
+            number(row["paper gain %"], 2),
+            with_spread(row, "MSE less %", 1),
+            number(row["paper less %"], 1),
+        ]
+        for row in contents["synthetic"]["table"]
+        if row["variant"] in ("mean", "softmax", "ECA (paper)", "ECA (ours)")
+    ]
+    header = ("σ~", "variant", "test PCC", "gain over softmax, %", "paper", "MSE reduction, %", "paper")
+    return table(header, rows)
+
+
+def _ceilings_block(contents: Contents) -> str:
+    """Constants of the four tasks and their closed forms."""
+    keys = ("eta", "nu", "kappa", "mean_pcc", "best_softmax_pcc", "best_convex_pcc", "ours_pcc", "bayes_pcc")
+    rows = [
+        [f"{level['sigma~']:.2f}", *(number(level[key], 3 if i < 3 else 4) for i, key in enumerate(keys))]
+        for level in contents["synthetic"]["summary"]["ceilings"]
+    ]
+    return table(("σ~", "η", "ν", "κ", "mean", "softmax", "any convex weights", "γ ≤ 4", "Bayes"), rows)
+
+
+def _ablation_block(contents: Contents) -> str:
+    """PCC of each variant at each level, and its difference from ours on the grid."""
+    rows = contents["synthetic"]["table"]
+    levels = list(dict.fromkeys(row["sigma~"] for row in rows))
+    cells = {(row["variant"], row["sigma~"]): with_spread(row, "PCC", 4) for row in rows}
+    grid = contents["grid"]["summary"]["ablation"]
+    body = [
+        [
+            name,
+            *(cells[name, level] for level in levels),
+            f"{one['mean']:+.4f} ± {one['sd over seeds']:.4f}",
+            f"{one['worst']:+.5f} … {one['best']:+.5f}",
+        ]
+        for name, one in grid.items()
+    ]
+    header = ("variant", *(f"σ~ = {level}" for level in levels), "grid: PCC − ours", "over its settings")
+    return table(header, body)
+
+
+def _summary_block(contents: Contents) -> str:
+    """The levels of ``synthetic`` in one line each, for README.md."""
+    by_name: dict[str, dict[str, Any]] = {}
+    for row in contents["synthetic"]["table"]:
+        by_name.setdefault(row["sigma~"], {})[row["variant"]] = row
+    rows = []
+    for level, found in by_name.items():
+        ours = found["ECA (ours)"]
+        cells = [with_spread(found[name], "PCC", 3) for name in ("softmax", "ECA (paper)", "ECA (ours)")]
+        rows.append([level, *cells, f"+{ours['gain %']:.1f} %", f"+{ours['paper gain %']:.2f} %"])
+    names = (
+        "σ~",
+        "softmax, test PCC",
+        "ECA, the paper's form",
+        "ECA, ours",
+        "gain of ours over softmax",
+        "the paper's gain",
+    )
+    return table(names, rows)
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "synthetic": _levels_block,
+    "ceilings": _ceilings_block,
+    "ablation": _ablation_block,
+    "region": region.block,
+    "summary": _summary_block,
+}

@@ -9,6 +9,7 @@ Causes and thresholds were settled on clear faults of seeds from 1000 on; report
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLos
 from excora.monitor import PlateauMonitor
 from excora.pooling import ECAPool, LinearScorer, Pool, SoftmaxPool
 from excora_studies.figures import Figure, Heat, Panel
+from excora_studies.markdown import Contents, table
 from excora_studies.runner import Chunk, Report, Results, Tick
 
 BAGS, BATCH = 512, 128
@@ -254,3 +256,19 @@ def _told(cause: str, counts: dict[str, int]) -> dict[str, Any]:
     """How many runs of a cause were given it, and what the others were given."""
     wrong = [f"{verdict} {count}" for verdict, count in counts.items() if count and verdict != cause]
     return {"runs": sum(counts.values()), "right": counts[cause], "instead": ", ".join(wrong)}
+
+
+def _block(contents: Contents, severity: str) -> str:
+    """The confusion matrix of one severity."""
+    found = contents["verdicts"]["summary"][severity]
+    verdicts = list(next(iter(found["confusion"].values())))
+    rows = [[cause, *(str(n) if n else "" for n in row.values())] for cause, row in found["confusion"].items()]
+    line = f"{severity.capitalize()} faults: **{found['right']:.0%} right, {found['false_alarms']:.0%} false alarms**"
+    return f"{line} on healthy runs.\n\n{table(('cause, below; verdict, right', *verdicts), rows)}"
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {
+    "clear faults": functools.partial(_block, severity="clear"),
+    "mild faults": functools.partial(_block, severity="mild"),
+}

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.splits import Split
+from excora_studies.elements import page
 from excora_studies.elements.bags import FILE, Materials, read
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.runner import Chunk, Report, Results, Tick
@@ -259,3 +260,7 @@ def _figure(elements: dict[str, dict[str, dict[str, float]]]) -> Figure:
         ),
     ]
     return Figure(title="Attention by chemical element", panels=panels, columns=1, size=(12.0, 3.4))
+
+
+#: For the pages: what stands between the marks of that name.
+BLOCKS = {"elements": page.block}

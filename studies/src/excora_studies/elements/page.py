@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from excora_studies.markdown import number, table, with_spread
+from excora_studies.markdown import Contents, number, table, with_spread
 
 #: Elements that are shown at either end.
 SHOWN = 8
 
 
-def render(content: dict[str, Any]) -> str:
+def block(contents: Contents) -> str:
     """Scores, differences with their intervals, and the elements that get most and least beyond their share."""
+    content = contents["elements"]
     rows = [
         [
             row["split"],

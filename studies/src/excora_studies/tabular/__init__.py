@@ -19,13 +19,15 @@ from excora.data.preparation import Preparation
 from excora.errors import InputError
 from excora.estimators.ensemble import SEEDS, pick
 from excora_studies.runner import Chunk, Report, Results, Tick
-from excora_studies.tabular import sets
+from excora_studies.tabular import page, sets
 from excora_studies.tabular.networks import excora_row, ft_rows, retrieval_rows
 from excora_studies.tabular.peers import LOG_RIDGE, peers
 from excora_studies.tabular.rows import TRIALS, Part, Parts, Row
 from excora_studies.tabular.scores import pack, pack_codes, scores
 
 SEPARATE = True
+#: For the pages: what stands between the marks of that name.
+BLOCKS = page.BLOCKS
 PRESETS = ("quick", "cpu", "paper")
 TUNING_SEED = 0
 #: Where the variants of the FT-Transformer run; elsewhere it has the rows of EVERYWHERE, on our variant of a set none.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from excora_studies.markdown import number, table, with_spread
+from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.tabular.table import BOTH, EXCORA, PEERS
 
 Content = dict[str, Any]
@@ -104,3 +105,16 @@ def summary(content: Content) -> str:
             ]
         )
     return table(("set, split", "Excora, PCC", "best peer, PCC", "Excora, MSE", "best peer, MSE"), rows)
+
+
+def _block(make: Callable[[Content], str]) -> Callable[[Contents], str]:
+    return lambda contents: make(contents["tabular"])
+
+
+BLOCKS = {
+    "tabular": _block(scores),
+    "tabular peers": _block(peers),
+    "tabular together": _block(together),
+    "tabular hosts": _block(hosts),
+    "tabular summary": _block(summary),
+}

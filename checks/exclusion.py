@@ -7,7 +7,7 @@ scored on the validation part, which sees all training rows in either case. The 
 Rows of one composition are equal in all columns, and equal rows never see each other in training: to let them, they are
 made different by noise of 1e-5 standard deviations.
 
-``python -m checks.exclusion [SET ...]``, the files from EXCORA_DATA or ``../shared/data``.
+``python -m checks.exclusion [SET ...]``, the files from EXCORA_DATA.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from excora_studies.tabular.sets import load, make_split
 
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.models.building import Samples, build_on
 from excora.settings import Settings
-from excora.studies.tabular.sets import load, make_split
 from excora.training import train
 
 EPOCHS = 8

@@ -8,7 +8,7 @@ for the first one an FT-Transformer, trained on the training part of the random 
 - gamma and temperature of the rows, and the effective number of elements, 1 / sum_i alpha_i^2;
 - the PCC of the network, and of the same network with gamma = 1.
 
-``python -m checks.hosts [SET ...]``, the files from EXCORA_DATA or ``../shared/data``. The test part is not read.
+``python -m checks.hosts [SET ...]``, the files from EXCORA_DATA. The test part is not read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from excora_studies.tabular import SIZES
+from excora_studies.tabular.sets import load, make_split
 from torch import Tensor
 
 from excora.data.dataset import Features
@@ -28,8 +30,6 @@ from excora.models.building import Samples, build_on
 from excora.models.network import Network
 from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork
 from excora.settings import Settings
-from excora.studies.tabular import SIZES
-from excora.studies.tabular.sets import load, make_split
 from excora.training import Training, train
 
 #: The trial of each set, by its place in the list, and whether to look at the FT-Transformer too.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import EntryPoint
 
 import pytest
 from typer.testing import CliRunner
 
 from excora import cli
+from excora.cli import reproduce
 from excora.errors import InputError
 
 
@@ -65,17 +67,34 @@ def test_a_wrong_file_is_one_clear_line(predictions, monkeypatch, capsys):
     assert "Traceback" not in error
 
 
-def test_reproduce_runs_a_study_and_shows_the_papers_column(tmp_path):
-    result = CliRunner().invoke(
-        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out")]
-    )
-    assert result.exit_code == 0, result.output
-    assert {"results.json", "table.csv", "figures.html"} <= {file.name for file in (tmp_path / "out").iterdir()}
-    assert "paper" in (tmp_path / "out" / "table.csv").read_text().splitlines()[0]
-    again = CliRunner().invoke(
-        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out"), "--json"]
-    )
-    assert json.loads(again.output)["table"] == json.loads((tmp_path / "out" / "results.json").read_text())["table"]
+class Toy:
+    summary = "nothing at all, quickly"
+
+    def run(self, output, **options):
+        return {"summary": {"output": str(output), **options}, "table": [{"paper": 1}]}
+
+
+toy = Toy()
+ENTRY = EntryPoint("toy", f"{__name__}:toy", reproduce.GROUP)
+
+
+def test_reproduce_finds_a_study_by_its_entry_point(monkeypatch):
+    monkeypatch.setattr(reproduce, "entry_points", lambda group: [ENTRY] if group == "excora.studies" else [])
+    result = CliRunner().invoke(cli.app, ["reproduce", "toy", "--preset", "quick", "--only", "a", "--json"])
+    found = json.loads(result.output)
+    assert found["table"] == [{"paper": 1}]
+    assert found["summary"] == {
+        "output": "runs/toy", "data": None, "seeds": None, "preset": "quick", "only": ["a"], "console": None,
+    }  # fmt: skip
+    assert "toy: nothing at all, quickly" in CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
+    wrong = CliRunner().invoke(cli.app, ["reproduce", "nothing"])
+    assert str(wrong.exception) == "study must be one of toy, got 'nothing'"
+
+
+def test_reproduce_without_studies_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(reproduce, "entry_points", lambda **_: [])
+    assert "pip install excora-studies" in CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
+    assert "pip install excora-studies" in str(CliRunner().invoke(cli.app, ["reproduce", "grid"]).exception)
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch):

@@ -45,7 +45,6 @@ _HOME = {
     "compare": "comparison",
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
-    "SteadyRegressor": "estimators",
     "TabularEnsemble": "estimators",
 }
 

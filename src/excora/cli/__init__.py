@@ -12,11 +12,11 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import known, work
+from excora.cli import known, reproduce, work
 
 for command in (known.demo, work.fit, work.predict, work.compare, work.validate, known.diagnose):
     app.command()(command)
-app.command(help=known.REPRODUCE)(known.reproduce)
+app.command(cls=reproduce.Listing)(reproduce.reproduce)
 
 
 def main() -> None:

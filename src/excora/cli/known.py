@@ -1,4 +1,4 @@
-"""Commands that need no data of the user's, or only predictions: demo, diagnose, reproduce."""
+"""Commands that need no data of the user's, or only predictions: demo, diagnose."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import typer
 
 from excora.cli.base import console, echo_json, show
 from excora.cli.options import Json
-from excora.studies import NAMES
-
-REPRODUCE = f"""Run one of the paper's experiments and print its figure beside ours.
-
-{chr(10).join(f"[bold]{name}[/bold]: {what}" + chr(10) for name, what in NAMES.items())}
-Examples:
-
-  excora reproduce synthetic
-
-  excora reproduce plateau --data path/to/uci --output runs/plateau
-"""
 
 
 def demo(
@@ -74,32 +63,3 @@ def diagnose(
         echo_json(found.to_dict())
     else:
         show(found)
-
-
-def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(NAMES)}.")],
-    output: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME by default.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the UCI files; else EXCORA_DATA.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; the study's own number by default.")] = None,
-    preset: Annotated[
-        str, typer.Option(help="quick: to try it out, numbers mean nothing; cpu: the study; paper: for GPUs (tabular).")
-    ] = "cpu",
-    only: Annotated[
-        list[str] | None, typer.Option(help="Only the parts with this in their name (tabular); may be repeated.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Run one of the paper's experiments; :data:`REPRODUCE` is its help."""
-    from excora.studies import reproduce as run
-
-    content = run(
-        name,
-        output or Path("runs") / name,
-        data=data,
-        seeds=seeds,
-        preset=preset,
-        only=only or (),
-        console=None if as_json else console,
-    )
-    if as_json:
-        echo_json({"summary": content["summary"], "table": content["table"]})

@@ -16,12 +16,12 @@ import numpy as np
 from rich.console import Console
 
 from excora.comparison import Comparison, compare
-from excora.data.synthetic import PlateauTask
+from excora.tasks.plateau import PlateauTask
 from excora.errors import InputError
 from excora.settings import Settings
 from excora.storage import write_atomically
 from excora.threads import one_thread
-from excora.training import Run, fit
+from excora.application import Run, fit
 
 LEVEL, MARKER = 0.24, 0.55 / 0.6  # sigma~, nu / eta
 BAGS = 1000

@@ -8,7 +8,7 @@ from excora_studies.stacked import Bags, Stack, Variant, scores
 from excora_studies.training import Protocol, sample, train
 from torch import Tensor, nn
 
-from excora.data.synthetic import PlateauTask
+from excora.tasks.plateau import PlateauTask
 
 VARIANTS = [
     Variant(name="softmax", pool="softmax", correlation="pcc"),

@@ -25,7 +25,7 @@ from excora_studies.watch import watch
 from rich.console import Console
 
 from excora.data.dataset import Inputs
-from excora.data.synthetic import LEVELS
+from excora.tasks.plateau import LEVELS
 from excora.errors import InputError
 from excora.storage import write_atomically
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from excora.data.synthetic import LEVELS
+from excora.tasks.plateau import LEVELS
 from excora.theory import gradient_ratio
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table, with_spread

@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from excora.data.synthetic import PlateauTask
+from excora.tasks.plateau import PlateauTask
 from excora_studies import region
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table

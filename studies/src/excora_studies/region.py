@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from excora.data.synthetic import LEVELS, PlateauTask
+from excora.tasks.plateau import LEVELS, PlateauTask
 from excora_studies.figures import Figure, Heat, Panel
 from excora_studies.markdown import Contents, table
 

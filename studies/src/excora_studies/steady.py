@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from excora.data.columns import mean_and_std
+from excora.data.scaling import mean_and_std
 from excora.errors import InputError
 from excora.estimators.checks import input_errors, plain
 from excora_studies.steady_members import (

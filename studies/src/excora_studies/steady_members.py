@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from excora.data.columns import mean_and_std
+from excora.data.scaling import mean_and_std
 from excora.errors import InputError
 
 Array = NDArray[np.float64]

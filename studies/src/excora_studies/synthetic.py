@@ -12,7 +12,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from excora.data.synthetic import LEVELS, PlateauTask
+from excora.tasks.plateau import LEVELS, PlateauTask
 from excora_studies import region
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table, with_spread

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from excora.data.synthetic import PlateauTask
+from excora.tasks.plateau import PlateauTask
 from excora.pooling import ECAPool
 from excora_studies.runner import Chunk, Results, Tick
 from excora_studies.stacked import Bags, Output, Stack, Variant, scores

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.data.synthetic import PlateauTask
+from excora.tasks.plateau import PlateauTask
 from excora.diagnosis.verdicts import TEXTS, Thresholds
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.monitor import PlateauMonitor

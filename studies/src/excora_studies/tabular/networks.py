@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import torch
 
-from excora.data.columns import normal_scores, quantiles_of
+from excora.data.scaling import normal_scores, quantiles_of
 from excora.data.dataset import Features, Inputs
 from excora.data.features import TableFeatures
 from excora.data.splits import Split

@@ -1,4 +1,4 @@
-"""Commands that need no data of the user's, or only predictions: demo, diagnose."""
+"""The command ``diagnose``."""
 
 from __future__ import annotations
 
@@ -7,25 +7,8 @@ from typing import Annotated
 
 import typer
 
-from excora.cli.base import console, echo_json, show
+from excora.cli.base import echo_json, show
 from excora.cli.options import Json
-
-
-def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results and the report.")] = Path(
-        "runs/demo"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions: each has its own data and weights.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the training bags.")] = 24,
-    bags: Annotated[int, typer.Option(min=20, help="Bags of each setting.")] = 1000,
-    as_json: Json = False,
-) -> None:
-    """See it work: softmax against ECA pooling, where extrapolation helps and where it does not, and the report."""
-    from excora.demo import run
-
-    shown = run(output, seeds=seeds, epochs=epochs, bags=bags, console=None if as_json else console)
-    if as_json:
-        echo_json({name: comparison.to_dict() for name, comparison in shown.comparisons.items()})
 
 
 def diagnose(

@@ -25,13 +25,23 @@ def name_of(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Excora's modules that a file imports at its top level."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
+    """Excora's modules that a file imports, wherever in it; for type checkers alone does not count."""
+    found, tree = set(), ast.parse(path.read_text())
+    only_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in only_types:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module == "excora":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("excora."):
             found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("excora.")}
     return found
 
 

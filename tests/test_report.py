@@ -26,11 +26,10 @@ from samples_report import (
 from excora.diagnosis.verdicts import TEXTS
 from excora.errors import InputError
 from excora.monitor import PlateauMonitor
-from excora.report import write_report
-from excora.report.attention import bin_edges
-from excora.report.markup import plot_text, script_json
-from excora.report.page import render
-from excora.report.reading import read_folder
+from excora.report import RunRecord, page_of_run, write_report
+from excora.report.histograms import bin_edges
+from excora.report.page import _templates
+from excora.report.plots import plot_text
 from excora.report.words import VERDICTS
 
 FILES = ("config.json", "metrics.csv", "monitor.json", "predictions.csv", "results.json", "attention.json")
@@ -125,7 +124,7 @@ def test_a_comparison_alone_begins_with_its_sentence(tmp_path):
     sentence = json.loads((tmp_path / "comparison.json").read_text())["sentence"]
     assert sentence in page.sections["verdict"]
     assert sentence not in page.sections["comparison"]
-    assert "there is no results.json" in page.sections["left-out"]
+    assert list(page.sections) == ["verdict", "figures", "comparison", "notes", "rerun"]
 
 
 def test_a_run_that_diverged_or_was_interrupted_has_its_page(tmp_path):
@@ -218,7 +217,7 @@ def test_plotly_is_given_no_tags_of_others(hostile):
 
 @given(st.text())
 def test_json_in_a_script_comes_back_whole_and_never_ends_it(text):
-    packed = script_json({"name": text})
+    packed = str(_templates().from_string("{{ value|tojson }}").render(value={"name": text}))
     assert json.loads(packed) == {"name": text}
     assert not set(packed) & set("<>&\u2028\u2029")
     assert "<" not in plot_text(text)
@@ -319,7 +318,7 @@ def test_whatever_becomes_of_a_file_there_is_a_page_or_an_input_error(sample, da
     path.write_bytes(whole[:start] + new + whole[end:])
     said = path.name
     try:
-        assert render(read_folder(sample)).startswith("<!doctype html>")
+        assert page_of_run(RunRecord.load(sample)).startswith("<!doctype html>")
     except InputError as error:
         said = str(error)
     finally:

@@ -4,74 +4,60 @@ from __future__ import annotations
 
 from typing import Any
 
-from excora.report.fit import between
-from excora.report.markup import (
-    Cell,
-    Column,
-    Missing,
-    Plot,
-    Section,
-    Shown,
-    View,
-    correlation,
-    figure,
-    plot_text,
-    plural,
-    short,
-    signed,
-    table,
-    text,
-)
-from excora.report.reading import Content
+from excora.report.numerals import correlation, figure, plural, signed
+from excora.report.parts import ModelRow, Pair
+from excora.report.plots import Plot, View, plot_text, short
+from excora.report.records import ComparisonRecord, Record
+from excora.report.sections import BOTH, Made, Missing, Section, section
+from excora.report.tables import Cell, Column, Shown, Table, between
 
 #: verdict: (colour, symbol)
 LOOKS = {"better": ("@c1", "triangle-right"), "no difference": ("@muted", "circle"), "worse": ("@c2", "triangle-left")}
-Pair = dict[str, Any]
 
 
-def comparison(content: Content) -> Section | Missing:
+@section("comparison", "Comparison of models", place=200, reads=BOTH)
+def comparison(record: Record) -> Made:
     """The models side by side, and what of it is more than noise."""
-    title, found = "Comparison of models", content.comparison
-    if found is None or not found["rows"]:
-        return Missing(title, "there is no comparison.json here; `excora compare` writes one.")
-    labels = {row["model"]: row["label"] for row in found["rows"]}
-    reference = labels.get(found["reference"], found["reference"])
-    runs = plural(max(len(row["runs"]) for row in found["rows"]), "run")
+    found = record if isinstance(record, ComparisonRecord) else record.comparison
+    if found is None or not found.rows:
+        return Missing("there is no comparison.json here; `excora compare` writes one.")
+    labels = {row.model: row.label for row in found.rows}
+    reference = labels.get(found.reference, found.reference)
+    runs = plural(max(len(row.runs) for row in found.rows), "run")
     note = (
         f"Mean ± standard deviation over {runs} of each model (folds × seeds), on the same folds and features. "
         f"Difference: PCC over all test samples together minus that of {reference}, with its 95 % interval; if the "
         "interval holds 0, the difference may be noise."
     )
-    on_top = content.results is None or not content.results.get("verdict")  # then the page begins with the sentence
-    lead = "" if on_top else f"<p class=lead>{text(found['sentence'])}</p>"
-    body = f"{lead}{_models(found)}<p class=note>{text(note)}</p>"
-    if not found["pairs"]:
-        return Section("comparison", title, body)
-    plot = _differences(found["pairs"], labels)
-    return Section("comparison", title, body + plot.markup(), (plot,))
+    # Without a verdict on the run, the sentence is on top of the page.
+    judged = not isinstance(record, ComparisonRecord) and record.results is not None and record.results.verdict
+    return Section(
+        template="comparison.html", lead=found.sentence if judged else "", tables=[_models(found)],
+        plots=[_differences(found.pairs, labels)] if found.pairs else [], values={"note": note},
+    )  # fmt: skip
 
 
-def _models(found: dict[str, Any]) -> str:
-    pairs = {pair["model"]: pair for pair in found["pairs"] if pair["against"] == found["reference"]}
+def _models(found: ComparisonRecord) -> Table:
+    pairs = {pair.model: pair for pair in found.pairs if pair.against == found.reference}
     rows: list[list[Cell]] = []
-    for row in found["rows"]:
+    for row in found.rows:
         scores = [_spread(row, "pcc"), _spread(row, "mse"), _spread(row, "mae")]
-        pair = pairs.get(row["model"])
-        rest: list[Cell] = [None, None, "reference" if row["model"] == found["reference"] else ""]
+        pair = pairs.get(row.model)
+        rest: list[Cell] = [None, None, "reference" if row.model == found.reference else ""]
         if pair is not None:
-            rest = [pair["difference"], between(pair["low"], pair["high"]), pair["verdict"]]
-        rows.append([row["label"], *scores, *rest, row["seconds"]])
+            rest = [pair.difference, between(pair.low, pair.high), pair.verdict]
+        rows.append([row.label, *scores, *rest, row.seconds])
     columns = [
         Column("Model"), Column("PCC", correlation), Column("MSE", figure), Column("MAE", figure),
         Column("Difference", signed), Column("95 % interval", correlation), Column("Verdict"),
         Column("Seconds", lambda value: figure(value, 3)),
     ]  # fmt: skip
-    return table("Models on the same data", columns, rows, sortable=True)
+    return Table("Models on the same data", columns, rows, sortable=True)
 
 
-def _spread(row: dict[str, Any], name: str) -> Shown:
+def _spread(row: ModelRow, name: str) -> Shown:
     """Mean ± standard deviation as a cell, sorted by the mean."""
-    mean, deviation = row[name], row[f"{name}_sd"]
+    mean, deviation = getattr(row, name), getattr(row, f"{name}_sd")
     words = correlation(mean) if name == "pcc" else figure(mean)
     if mean is None or deviation is None:
         return Shown(mean, words)
@@ -82,21 +68,21 @@ def _differences(pairs: list[Pair], labels: dict[str, str]) -> Plot:
     """A dot and its interval for each pair, the best on top; a view for each model that others are compared with."""
     views: dict[str, View] = {}
     rows: list[list[Cell]] = []
-    for against in dict.fromkeys(pair["against"] for pair in pairs):
-        mine = sorted((pair for pair in pairs if pair["against"] == against), key=lambda pair: pair["difference"])
-        names = [labels.get(pair["model"], str(pair["model"])) for pair in mine]
+    for against in dict.fromkeys(pair.against for pair in pairs):
+        mine = sorted((pair for pair in pairs if pair.against == against), key=lambda pair: pair.difference)
+        names = [labels.get(pair.model, pair.model) for pair in mine]
         other = labels.get(against, against)
-        traces = [_trace(verdict, mine, names) for verdict in LOOKS if any(p["verdict"] == verdict for p in mine)]
+        traces = [_trace(verdict, mine, names) for verdict in LOOKS if any(p.verdict == verdict for p in mine)]
         views[other] = View(traces, _layout(names, other))
         for name, pair in zip(reversed(names), reversed(mine), strict=True):
-            rows.append([name, other, pair["difference"], between(pair["low"], pair["high"]), pair["verdict"]])
+            rows.append([name, other, pair.difference, between(pair.low, pair.high), pair.verdict])
     sentence = (
         "How much higher or lower the PCC of each model is, with 95 % intervals. One that crosses 0 is no proof of a "
         "difference."
     )
     columns = [Column("Model"), Column("Compared with"), Column("Difference", signed),
                Column("95 % interval", correlation), Column("Verdict")]  # fmt: skip
-    data = table("Paired differences in PCC", columns, rows)
+    data = Table("Paired differences in PCC", columns, rows)
     return Plot("differences", "Differences with their intervals", sentence, views, data, menu="Compared with")
 
 
@@ -112,16 +98,16 @@ def _layout(names: list[str], other: str) -> dict[str, Any]:
 def _trace(verdict: str, pairs: list[Pair], names: list[str]) -> dict[str, Any]:
     """The pairs of one verdict, each at its place from below."""
     color, symbol = LOOKS[verdict]
-    mine = [(place, pair) for place, pair in enumerate(pairs) if pair["verdict"] == verdict]
+    mine = [(place, pair) for place, pair in enumerate(pairs) if pair.verdict == verdict]
     words = [
-        f"{plot_text(names[place])}<br>{signed(pair['difference'])} ({between(pair['low'], pair['high']).words})"
+        f"{plot_text(names[place])}<br>{signed(pair.difference)} ({between(pair.low, pair.high).words})"
         for place, pair in mine
     ]
     bars = {"type": "data", "symmetric": False, "color": color, "thickness": 2, "width": 5,
-            "array": [short(pair["high"] - pair["difference"]) for _, pair in mine],
-            "arrayminus": [short(pair["difference"] - pair["low"]) for _, pair in mine]}  # fmt: skip
+            "array": [short(pair.high - pair.difference) for _, pair in mine],
+            "arrayminus": [short(pair.difference - pair.low) for _, pair in mine]}  # fmt: skip
     return {
         "type": "scatter", "mode": "markers", "name": verdict.capitalize(), "error_x": bars, "text": words,
-        "x": [short(pair["difference"]) for _, pair in mine], "y": [place for place, _ in mine],
+        "x": [short(pair.difference) for _, pair in mine], "y": [place for place, _ in mine],
         "marker": {"color": color, "size": 11, "symbol": symbol}, "hovertemplate": "%{text}<extra></extra>",
     }  # fmt: skip

@@ -86,4 +86,6 @@ def _with_labels(dataset: Dataset, source: Source) -> Dataset:
     verb = "has no label and is" if left == 1 else "have no label and are"
     note = f"{left:,} of {total:,} {source.sample}s {verb} left out"
     kept = dataset.take(np.flatnonzero(known))
+    if kept.weight is not None and not kept.weight.any():
+        raise InputError(f"the weight is 0 in every {source.sample} that has a label: nothing would be learned from")
     return replace(kept, notes=(*dataset.notes, note))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excora.data.bags.content import BagSet
 from excora.data.bags.stores import ArrayBags
@@ -21,7 +22,7 @@ def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[
     assert roles.bag is not None
     sheet, features, notes = open_table(path, roles, labelled=labelled, problems=problems)
     names = sheet.names(roles.bag, "bag")
-    unusable = {name: why for name in features if (why := _fault(sheet, name))}
+    columns, unusable = _elements(sheet, features)
     if labelled:
         for why in unusable.values():
             sheet.complain(why)
@@ -33,13 +34,12 @@ def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[
             _check_constant(sheet, role, codes, first, ids)
     heads = Sheet(sheet.source, sheet.frame.iloc[first], sheet.rows[first], problems=problems)
     described = heads.described(roles, labelled=labelled)
-    good = [name for name in features if name not in unusable]
-    if not good:
+    if not columns:
         problems += [] if labelled else [f"{path}: {why}" for why in unusable.values()]
         return None
-    values = np.stack([numbers(sheet.frame[name]).astype(np.float32) for name in good], 1)
-    bags = ArrayBags(values[np.argsort(codes, kind="stable")], np.bincount(codes), names=ids.tolist())
-    return Dataset(ids, roles.target, content=BagSet(bags, tuple(good), unusable), notes=notes, **described)
+    rows = np.stack(list(columns.values()), 1)[np.argsort(codes, kind="stable")]
+    bags = ArrayBags(rows, np.bincount(codes), names=ids.tolist())
+    return Dataset(ids, roles.target, content=BagSet(bags, tuple(columns), unusable), notes=notes, **described)
 
 
 def _bags(names: Objects) -> tuple[Objects, Index, Index]:
@@ -51,17 +51,21 @@ def _bags(names: Objects) -> tuple[Objects, Index, Index]:
     return ids[order].astype(object), first[order], rank[codes]
 
 
-def _fault(sheet: Sheet, name: str) -> str | None:
-    """A feature of elements must be a finite number of single precision in every row."""
-    column = sheet.frame[name]
-    bad = ~(np.abs(numbers(column)) <= np.finfo(np.float32).max)
-    if not bad.any():
-        return None
-    cell = column.iloc[int(np.flatnonzero(bad)[0])]
-    return (
-        f"column {name!r} must be a finite number in every row of a bag, got {str(cell)[:40]!r} {sheet.first(bad)}: "
-        f"correct it, encode it as numbers, or drop the column"
-    )
+def _elements(sheet: Sheet, names: list[str]) -> tuple[dict[str, NDArray[np.float32]], dict[str, str]]:
+    """The columns that are a finite number of single precision in every row, and why the others are none."""
+    columns, unusable = dict[str, NDArray[np.float32]](), dict[str, str]()
+    for name in names:
+        values = numbers(sheet.frame[name])
+        bad = ~(np.abs(values) <= np.finfo(np.float32).max)
+        if not bad.any():
+            columns[name] = values.astype(np.float32)
+            continue
+        cell = sheet.frame[name].iloc[int(np.flatnonzero(bad)[0])]
+        unusable[name] = (
+            f"column {name!r} must be a finite number in every row of a bag, got {str(cell)[:40]!r} "
+            f"{sheet.first(bad)}: correct it, encode it as numbers, or drop the column"
+        )
+    return columns, unusable
 
 
 def _check_constant(sheet: Sheet, name: str, codes: Any, first: Any, ids: Any) -> None:

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from excora_studies.plateau import parts
-from excora_studies.small_tables import SETS, find_folder, load
 from numpy.typing import NDArray
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import ExtraTreesRegressor
@@ -29,6 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from excora import TabularRegressor
+from excora_studies.plateau import parts
+from excora_studies.small_tables import SETS, find_folder, load
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "ft-transformer": {"model": "ft-transformer"},

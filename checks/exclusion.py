@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from excora_studies.tabular.sets import load, make_split
 
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
@@ -27,6 +26,7 @@ from excora.data.splits import Split
 from excora.models.building import Samples, build_on
 from excora.settings import Settings
 from excora.training import train
+from excora_studies.tabular.sets import load, make_split
 
 EPOCHS = 8
 #: Of each set: what training rows do not see, the gap, and whether their groups count.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 import torch
+
 from excora_studies import grid, synthetic
 from excora_studies.stacked import Variant
 from excora_studies.training import Protocol, compare

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from excora_studies.tabular import SIZES
-from excora_studies.tabular.sets import load, make_split
 from torch import Tensor
 
 from excora.data.dataset import Features
@@ -31,6 +29,8 @@ from excora.models.network import Network
 from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork
 from excora.settings import Settings
 from excora.training import Training, train
+from excora_studies.tabular import SIZES
+from excora_studies.tabular.sets import load, make_split
 
 #: The trial of each set, by its place in the list, and whether to look at the FT-Transformer too.
 CASES = {"Appliances": (4, True), "Superconductivity": (2, False), "News (partial)": (0, False)}

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from excora_studies.tabular import SIZES
-from excora_studies.tabular.sets import load, make_split
 
 from checks.hosts import CASES, fitted, look, pcc
 from excora.estimators.ensemble import COMMON, listed
 from excora.settings import Settings
+from excora_studies.tabular import SIZES
+from excora_studies.tabular.sets import load, make_split
 
 POOLS, LOSSES, SEEDS = ("softmax", "eca"), ("none", "pearson", "dnpl"), (0, 1)
 

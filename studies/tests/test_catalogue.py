@@ -10,11 +10,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
-from excora_studies import STUDIES, reproduce
 from typer.testing import CliRunner
 
 from excora import cli
 from excora.errors import InputError
+from excora_studies import STUDIES, reproduce
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 HEAVY = "{'torch', 'numpy', 'pandas', 'matplotlib', 'sklearn'} & set(sys.modules)"

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from excora_studies.download import Original, fetch, main
 
 from excora.errors import ExcoraError
+from excora_studies.download import Original, fetch, main
 
 CONTENT = b"date,Appliances\n2016-01-11,60\n"
 

@@ -11,17 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
+from excora.data.dataset import Inputs
+from excora.errors import InputError
+from excora.models.network import build
+from excora.settings import POOLS, Settings
 from excora_studies import elements, reproduce
 from excora_studies.elements import NETWORK, ROWS, SPLITS, TREES, page
 from excora_studies.elements.bags import read
 from excora_studies.tabular.rows import pcc
 from excora_studies.tabular.scores import unpack
 from excora_studies.tabular.sets import make_split
-
-from excora.data.dataset import Inputs
-from excora.errors import InputError
-from excora.models.network import build
-from excora.settings import POOLS, Settings
 
 NAMES = np.array(["H", "O", "Fe", "Cu"])
 SMALL: dict[str, Any] = {"setup": {"epochs": 1, "dim": 8}, "trees": 3}

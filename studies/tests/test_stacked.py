@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from excora_studies.stacked import Bags, Stack, Variant, scores
-from excora_studies.training import Protocol, sample, train
 from torch import Tensor, nn
 
 from excora.tasks.plateau import PlateauTask
+from excora_studies.stacked import Bags, Stack, Variant, scores
+from excora_studies.training import Protocol, sample, train
 
 VARIANTS = [
     Variant(name="softmax", pool="softmax", correlation="pcc"),

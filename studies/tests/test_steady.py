@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from excora_studies import steady_members as members
-from excora_studies.steady import SteadyRegressor, seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -18,6 +16,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from excora.errors import InputError
+from excora_studies import steady_members as members
+from excora_studies.steady import SteadyRegressor, seconds
 
 
 def quick(**changed):

@@ -16,18 +16,18 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from excora_studies import STUDIES, grid, plateau, region, reproduce, runner, small_tables, synthetic
-from excora_studies.figures import Figure, Line, Panel, html, png
-from excora_studies.pages import blocks, main, read, render
-from excora_studies.runner import Chunk, Report
-from excora_studies.store import Record, csv_text, plain
-from excora_studies.watch import watch
 from rich.console import Console
 
 from excora.data.dataset import Inputs
 from excora.tasks.plateau import LEVELS
 from excora.errors import InputError
 from excora.storage import write_atomically
+from excora_studies import STUDIES, grid, plateau, region, reproduce, runner, small_tables, store, synthetic, tabular
+from excora_studies.figures import Figure, Line, Panel, html, png
+from excora_studies.pages import blocks, main, read, render
+from excora_studies.runner import Chunk, Report
+from excora_studies.store import Store, csv_text, plain
+from excora_studies.watch import watch
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -85,13 +85,14 @@ def test_interrupted_and_resumed_is_as_if_never_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(toy([lambda: 1 / 3, stop]), tmp_path / "a", console=console)
     assert "the same command goes on" in console.file.getvalue()
-    partial = json.loads((tmp_path / "a" / "results.json").read_text())
-    assert list(partial["chunks"]) == ["part 0"]
-    assert not partial["complete"]
+    assert not json.loads((tmp_path / "a" / "results.json").read_text())["complete"]
+    assert [file.name for file in (tmp_path / "a" / "parts").iterdir()] == ["part-0.json"]
     resumed = run(toy([stop, lambda: 2 / 3]), tmp_path / "a")
     whole = run(toy([lambda: 1 / 3, lambda: 2 / 3]), tmp_path / "b")
     for key in ("table", "summary", "configuration", "complete"):
         assert resumed[key] == whole[key]
+    assert list(resumed["chunks"]) == list(whole["chunks"]) == ["part 0", "part 1"]
+    assert not list((tmp_path / "a" / "parts").iterdir())
     assert [row["value"] for row in whole["table"]] == [0.333333, 0.666667]
     assert (tmp_path / "a" / "table.csv").read_bytes() == (tmp_path / "b" / "table.csv").read_bytes()
     assert (tmp_path / "a" / "one.png").read_bytes() == (tmp_path / "b" / "one.png").read_bytes()
@@ -99,19 +100,18 @@ def test_interrupted_and_resumed_is_as_if_never_stopped(tmp_path: Path) -> None:
 
 def test_training_resumes_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = reproduce("gradients", tmp_path / "whole", seeds=2, preset="quick")
-    save, saves = Record.save, []
+    chunk = Store.chunk
 
-    def dies_after_one(self: Record) -> None:
-        save(self)
-        saves.append(1)
+    def dies_after_one(self: Store, key: str, compute: Callable[[], Any]) -> bool:
+        chunk(self, key, compute)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Record, "save", dies_after_one)
+    monkeypatch.setattr(Store, "chunk", dies_after_one)
     with pytest.raises(KeyboardInterrupt):
         reproduce("gradients", tmp_path / "cut", seeds=2, preset="quick")
-    monkeypatch.setattr(Record, "save", save)
+    monkeypatch.setattr(Store, "chunk", chunk)
+    assert len(list((tmp_path / "cut" / "parts").iterdir())) == 1
     resumed = reproduce("gradients", tmp_path / "cut", seeds=2, preset="quick")
-    assert len(saves) == 1
     assert resumed["table"] == whole["table"]
 
 
@@ -300,6 +300,20 @@ def test_committed_results_reach_the_figures() -> None:
     tables = {(row["set"], row["row"]): row["PCC"] for row in results["tabular"]["table"] if row["split"] == "random"}
     for name, least in (("Appliances", 0.76), ("Appliances + clock", 0.80), ("News (partial)", 0.42)):
         assert tables[name, "Excora"] > max(least, *(tables[name, peer] for peer in ("LightGBM", "ExtraTrees", "TabM")))
+
+
+def test_the_committed_tables_hold_every_part() -> None:
+    content = read(DOCS / "results")["tabular"]
+    keys = [chunk.key for chunk in tabular.chunks(content["configuration"], None)]
+    stored = {}
+    for file in {f"{store.slug(tabular.table_of(key))}.json" for key in keys}:
+        stored |= json.loads((DOCS / "results" / "tabular" / file).read_text())
+    assert set(stored) == set(keys)
+    for row in content["table"]:
+        parts = [tabular.key(row["set"], row["split"], row["row"], f"seed {seed}") for seed in range(3)]
+        if parts[0] in stored:  # else it is a mean of two rows
+            mean = sum(stored[part]["result"]["PCC"] for part in parts) / 3
+            assert mean == pytest.approx(row["PCC"], rel=1e-5)
 
 
 def test_the_pages_show_the_committed_results() -> None:

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
+from excora.data.dataset import TableInput
+from excora.errors import ExcoraError, InputError
+from excora.estimators.ensemble import pcc
 from excora_studies import reproduce, tabular
 from excora_studies.tabular import networks, page, sets
 from excora_studies.tabular.peers import peers
 from excora_studies.tabular.rows import Part, Row
 from excora_studies.tabular.scores import paired, scores, unpack
 from excora_studies.tabular.table import BOTH
-
-from excora.data.dataset import TableInput
-from excora.errors import ExcoraError, InputError
-from excora.estimators.ensemble import pcc
 
 ROWS = 150
 

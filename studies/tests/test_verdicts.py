@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from excora_studies import reproduce
-from excora_studies import verdicts as study
 
 from excora.diagnosis.verdicts import make_verdict
 from excora.monitor import PlateauMonitor
+from excora_studies import reproduce
+from excora_studies import verdicts as study
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "verdicts"
 

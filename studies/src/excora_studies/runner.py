@@ -6,8 +6,8 @@ A study module has three functions:
 - ``chunks(configuration, data)``: a list of :class:`Chunk`, in order;
 - ``report(configuration, results)``: a :class:`Report` from the chunks' results, by key.
 
-A long one also has ``SEPARATE = True``: each chunk is a file, some of them can be computed alone, and the report is of
-those that are there.
+and ``BLOCKS`` for :mod:`excora_studies.pages`. A long one also has ``table_of(key)``, the name of the file that keeps a
+chunk once all are there: some of its chunks can be computed alone, and the report is of those that are there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from excora.errors import InputError
 from excora.storage import write_atomically
 from excora.threads import one_thread
 from excora_studies.figures import Figure, html, png
-from excora_studies.store import Record, csv_text
+from excora_studies.store import Store, csv_text
 
 Tick = Callable[[], None]
 Results = dict[str, Any]
@@ -79,23 +79,23 @@ def run(
 ) -> dict[str, Any]:
     """Compute what is missing, then write results.json, table.csv, figures and print the table."""
     configuration = study.configure(seeds=seeds, preset=preset, data=data)
-    record = Record(output, name, configuration, separate=getattr(study, "SEPARATE", False))
-    whole = study.chunks(configuration, data)
-    chunks = _chosen(whole, only, record)
+    whole, table_of = study.chunks(configuration, data), getattr(study, "table_of", None)
+    chunks = _chosen(whole, only, apart=table_of is not None)
+    store = Store(output, name, configuration, keys=[chunk.key for chunk in whole], table_of=table_of)
     with one_thread(), _progress(console, sum(chunk.ticks for chunk in chunks)) as advance:
         for chunk in chunks:
-            compute = functools.partial(chunk.compute, record.chunks, functools.partial(advance, 1))
+            compute = functools.partial(chunk.compute, store.results, functools.partial(advance, 1))
             try:
-                found = record.chunk(chunk.key, compute)
+                found = store.chunk(chunk.key, compute)
             except KeyboardInterrupt:
                 if console is not None:
                     console.print(f"stopped; what is done is in {output}: the same command goes on from there")
                 raise
             if found:
                 advance(chunk.ticks)
-    report = study.report(configuration, record.chunks)
-    complete = all(chunk.key in record.chunks for chunk in whole)
-    content = record.finish(report.rows, report.summary, complete=complete)
+    store.look()
+    report = study.report(configuration, store.results)
+    content = store.finish(report.rows, report.summary)
     write_atomically(output / "table.csv", csv_text(report.rows))
     for file, figure in report.figures.items():
         write_atomically(output / f"{file}.png", png(figure))
@@ -105,11 +105,11 @@ def run(
     return content
 
 
-def _chosen(chunks: list[Chunk], only: Sequence[str], record: Record) -> list[Chunk]:
-    """The chunks whose key contains one of ``only``."""
+def _chosen(chunks: list[Chunk], only: Sequence[str], *, apart: bool) -> list[Chunk]:
+    """The chunks whose key contains one of ``only``, where they can be computed ``apart``."""
     if not only:
         return chunks
-    if record.parts is None:
+    if not apart:
         raise InputError(f"this study is computed as a whole, got --only {' '.join(only)}")
     chosen = [chunk for chunk in chunks if any(one in chunk.key for one in only)]
     if not chosen:

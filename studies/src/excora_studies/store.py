@@ -1,10 +1,8 @@
-"""What a study has computed so far, saved part by part so that it can be interrupted and resumed.
-
-One file, results.json; a long study has a file a part besides, so that several processes can share the work.
-"""
+"""What a study has computed so far, saved part by part so that it can be interrupted, resumed and shared."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -38,28 +36,39 @@ def plain(value: Any) -> Any:
     return value
 
 
-class Record:
-    """The results of one study in one folder.
+class Store:
+    """What one study, of parts ``keys``, has computed so far in one folder.
 
-    With ``separate`` each chunk is a file of its own in the folder ``parts``, and results.json has the rest.
+    While it runs, each part is a file of its own in the folder ``parts``, written whole or not at all: it can be
+    stopped at any time, and several processes can share the work. Once all parts are there they move to one file a
+    table, ``table_of`` naming it by the part's key, or, without that, to results.json, which has the rest.
     """
 
-    def __init__(self, folder: Path, study: str, configuration: dict[str, Any], *, separate: bool = False) -> None:
-        self.path = folder / "results.json"
-        self.parts = folder / "parts" if separate else None
-        configuration = plain(configuration)
-        self.content: dict[str, Any] = {"study": study, "complete": False, "configuration": configuration}
-        self.content |= {"versions": versions(), "chunks": {}}
+    def __init__(
+        self,
+        folder: Path,
+        study: str,
+        configuration: dict[str, Any],
+        *,
+        keys: Sequence[str],
+        table_of: Callable[[str], str] | None = None,
+    ) -> None:
+        self.path, self.parts, self.keys = folder / "results.json", folder / "parts", list(keys)
+        self._table_of = table_of
+        self._known: dict[str, Any] = {}
+        self._head: dict[str, Any] = {"study": study, "complete": False, "configuration": plain(configuration)}
+        self._head |= {"versions": versions()}
         if self.path.exists():
-            self._resume(study, configuration)
-        elif separate:
-            self.save()
+            self._resume()
+        else:
+            write_atomically(self.path, _json(self._head))
 
-    def _resume(self, study: str, configuration: dict[str, Any]) -> None:
+    def _resume(self) -> None:
         try:
             stored = json.loads(self.path.read_text(encoding="utf-8"))
-            same = stored["study"] == study and stored["configuration"] == configuration
-            chunks = dict(stored["chunks"]) if self.parts is None else self._read_parts()
+            same = all(stored[key] == self._head[key] for key in ("study", "configuration"))
+            # What was computed with other versions stays: they are noted by part.
+            self.look()
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} is not the results of a study; choose another output folder") from error
         if not same:
@@ -67,53 +76,83 @@ class Record:
                 f"{self.path} holds another study or another configuration; to resume, give the same options; "
                 "else choose another output folder or remove this one"
             )
-        # What was computed with other versions stays: they are noted by chunk.
-        self.content["chunks"] = chunks
-
-    def _read_parts(self) -> dict[str, Any]:
-        assert self.parts is not None
-        found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self.parts.glob("*.json"))]
-        return {part.pop("key"): part for part in found}
-
-    def _part(self, key: str) -> Path | None:
-        """The file of a chunk."""
-        return self.parts and self.parts / f"{re.sub(r'[^a-z0-9]+', '-', key.lower()).strip('-')}.json"
 
     @property
-    def chunks(self) -> dict[str, Any]:
-        """Results by chunk."""
-        return {key: chunk["result"] for key, chunk in self.content["chunks"].items()}
+    def results(self) -> dict[str, Any]:
+        """Results by part, in the order of ``keys``."""
+        return {key: self._known[key]["result"] for key in self.keys if key in self._known}
+
+    @property
+    def complete(self) -> bool:
+        """Whether all parts are there."""
+        return all(key in self._known for key in self.keys)
+
+    def look(self) -> None:
+        """Learn of what other processes have added."""
+        found: dict[str, Any] = {}
+        # Parts first: who finishes writes the tables before it removes the parts, so that none is missed.
+        for file in sorted(self.parts.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError):
+                part = json.loads(file.read_text(encoding="utf-8"))
+                found[part.pop("key")] = part
+        for file in dict.fromkeys(map(self._finished, self.keys)):
+            if file.exists():
+                stored = json.loads(file.read_text(encoding="utf-8"))
+                found |= stored.get("chunks", {}) if file == self.path else stored
+        self._known |= found
+
+    def _part(self, key: str) -> Path:
+        """The file of a part while the study runs."""
+        return self.parts / f"{slug(key)}.json"
+
+    def _finished(self, key: str) -> Path:
+        """The file of a part once all are there."""
+        return self.path if self._table_of is None else self.path.with_name(f"{slug(self._table_of(key))}.json")
 
     def chunk(self, key: str, compute: Callable[[], Any]) -> bool:
-        """Compute and save the chunk unless it is there; True if it was."""
-        part = self._part(key)
-        if part is not None and part.exists():  # another process may have come first
-            self.content["chunks"] |= self._read_parts()
-        if key in self.content["chunks"]:
+        """Compute and save the part unless it is there; True if it was."""
+        if key not in self._known:
+            self.look()
+        if key in self._known:
             return True
         start = time.perf_counter()
         result = plain(compute())
         seconds = plain(time.perf_counter() - start)
-        chunk = {"result": result, "seconds": seconds, "versions": versions()}
-        self.content["chunks"][key] = chunk
-        if part is None:
-            self.save()
-        else:
-            write_atomically(part, _json({"key": key, **chunk}))
+        self._known[key] = {"result": result, "seconds": seconds, "versions": versions()}
+        write_atomically(self._part(key), _json({"key": key, **self._known[key]}))
         return False
 
-    def finish(
-        self, rows: Sequence[dict[str, Any]], summary: dict[str, Any], *, complete: bool = True
-    ) -> dict[str, Any]:
-        """Add the table and the summary, and save."""
-        self.content |= {"complete": complete, "summary": plain(summary), "table": plain(list(rows))}
-        self.save()
-        return self.content
-
-    def save(self) -> None:
-        """Write results.json, whole or not at all."""
-        content = self.content if self.parts is None else {k: v for k, v in self.content.items() if k != "chunks"}
+    def finish(self, rows: Sequence[dict[str, Any]], summary: dict[str, Any]) -> dict[str, Any]:
+        """Save the table and the summary, and the parts, if all are there, in their last place."""
+        content = self._head | {"complete": self.complete}
+        if self.complete and self._table_of is None:
+            content["chunks"] = {key: self._known[key] for key in self.keys}
+        elif self.complete:
+            self._write_tables()
+        content |= {"summary": plain(summary), "table": plain(list(rows))}
         write_atomically(self.path, _json(content))
+        if self.complete:
+            for key in self.keys:  # the folder stays: another process may be about to write into it
+                self._part(key).unlink(missing_ok=True)
+        return content
+
+    def _write_tables(self) -> None:
+        """A line a part, so that one can see what has changed."""
+        tables: dict[Path, list[str]] = {}
+        for key in self.keys:
+            line = f"{_json(key)}:{_json(self._known[key])}"
+            tables.setdefault(self._finished(key), []).append(line)
+        for file, lines in tables.items():
+            write_atomically(file, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def slug(text: str) -> str:
+    """As the name of a file.
+
+    >>> slug("News (partial) random")
+    'news-partial-random'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _json(content: Any) -> str:

@@ -25,7 +25,6 @@ from excora_studies.tabular.peers import LOG_RIDGE, peers
 from excora_studies.tabular.rows import TRIALS, Part, Parts, Row
 from excora_studies.tabular.scores import pack, pack_codes, scores
 
-SEPARATE = True
 #: For the pages: what stands between the marks of that name.
 BLOCKS = page.BLOCKS
 PRESETS = ("quick", "cpu", "paper")
@@ -104,6 +103,11 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
 def key(name: str, split: str, row: str, part: str) -> str:
     """The name of a chunk."""
     return f"{name} | {split} | {row} | {part}"
+
+
+def table_of(chunk: str) -> str:
+    """The table that a chunk belongs to: its set and split."""
+    return " ".join(chunk.split(" | ")[:2])
 
 
 def _test_part(name: str, split: str, seed: int, load: Any) -> Chunk:

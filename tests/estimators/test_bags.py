@@ -11,11 +11,14 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict
 from torch import nn
 
 from excora import Ragged
-from excora.data.dataset import Inputs
+from excora.data.bags import BagSpec
+from excora.data.table import TableSpec
 from excora.errors import InputError
 from excora.estimators import BagRegressor
-from excora.models.network import BagEncoder, TableEncoder, build, make_pool
-from excora.settings import Settings
+from excora.models import models
+from excora.models.base import seeded
+from excora.models.pool import BagEncoder, TableEncoder
+from excora.pooling import make_pool
 
 
 def small(**changed):
@@ -143,10 +146,13 @@ def test_the_width_is_that_of_training():
         model.fit(x, y, sample_weight=-np.ones(20))
 
 
-@pytest.mark.parametrize("inputs", [Inputs(targets=2, width=4), Inputs(targets=2, numeric=3)])
-def test_a_head_has_as_many_hidden_layers_as_asked_for(inputs):
+@pytest.mark.parametrize("spec", [BagSpec(targets=2, width=4), TableSpec(targets=2, numeric=3)])
+def test_a_head_has_as_many_hidden_layers_as_asked_for(spec):
+    model = models["pool"]
+
     def start(**changed):
-        return build(inputs, Settings(model="pool", dim=8, dropout=0.5, **changed))
+        with seeded(0):
+            return model.network(spec, model.Options(dim=8, dropout=0.5, **changed), {})
 
     plain, deep = start(), start(head=2)
     assert isinstance(plain.head, nn.Linear)  # as it was when there was no choice, name by name
@@ -156,7 +162,8 @@ def test_a_head_has_as_many_hidden_layers_as_asked_for(inputs):
     assert all(torch.equal(plain.state_dict()[name], p) for name, p in first.items())
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        (BagEncoder if inputs.width else TableEncoder)(inputs, Settings(model="pool", dim=8))
+        options = model.Options(dim=8)
+        BagEncoder(4, options) if spec.kind == "bags" else TableEncoder(3, (), options)
         make_pool("eca", 8)
         expected = nn.Linear(8, 2)
     assert torch.equal(plain.head.weight, expected.weight)

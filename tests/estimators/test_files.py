@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
-from test_estimators_bags import sacks, small
+from estimators.test_bags import sacks, small
 
 from excora.errors import InputError
 from excora.estimators import BagRegressor, TabularRegressor

@@ -51,7 +51,7 @@ def test_the_fitted_attributes_tell_the_story_of_the_run():
     criterion = [row["validation_criterion"] for row in model.history_]
     assert model.best_epoch_ == int(np.argmin(criterion))
     assert model.verdict_.name == "cannot tell"  # three epochs are too few
-    assert model.preparation_.inputs.numeric == 3
+    assert model.preparation_.spec.numeric == 3
     assert not model.network_.training
 
 
@@ -186,9 +186,9 @@ def spy(monkeypatch):
     """What training is called with: split and options."""
     seen, train = [], base.train
 
-    def watched(network, features, target, split, settings, **options):
+    def watched(network, features, target, split, *setup, **options):
         seen.append((split, options))
-        return train(network, features, target, split, settings, **options)
+        return train(network, features, target, split, *setup, **options)
 
     monkeypatch.setattr(base, "train", watched)
     return seen

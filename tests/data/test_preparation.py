@@ -164,7 +164,7 @@ def shuffled(data: st.DataObject, plain: pd.DataFrame, extra: list[st.SearchStra
     return both[data.draw(st.permutations(list(both)))]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data(), kinds=st.lists(column, min_size=1, max_size=5), extra=st.lists(column, max_size=2))
 def test_tables_with_columns_in_any_order(data, kinds, extra):
     rows = data.draw(st.integers(2, 8))
@@ -176,7 +176,7 @@ def test_tables_with_columns_in_any_order(data, kinds, extra):
     check_any_order(before, Dataset(ids, ("y", "z"), None, Table(new)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     data=st.data(),
     features=st.integers(1, 4),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from data.toy_source import LineSource, LineSpec
+from data.toy_source import LineSource, LineSpec, register
 from excora.data import sources
 from excora.data.preparation import Preparation
 from excora.data.reading import read, source_of
@@ -20,7 +20,8 @@ TEXT = "# lines\n" + "".join(f"{k}\t{'a' * k}b\n" for k in range(9)) + "\tno lab
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
-    monkeypatch.setattr(sources, "_things", {name: sources[name] for name in sources} | {"lines": LineSource()})
+    monkeypatch.setattr(sources, "_things", {name: sources[name] for name in sources})
+    register()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.data.reading import gather
 from excora.data.roles import Roles
-from excora.data.source import Fact, Progress
+from excora.data.source import Fact
 from excora.data.splits import split
 from excora.errors import DataError, InputError
 
@@ -75,7 +76,7 @@ def validate(
     validation: float = 0.2,
     test: float = 0.2,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
     **roles: Any,
 ) -> Summary:
     """Check data as :func:`excora.data.reading.read` does, the split, and every element of every bag.

@@ -79,7 +79,7 @@ ENTRY = EntryPoint("toy", f"{__name__}:toy", reproduce.GROUP)
 
 
 def test_reproduce_finds_a_study_by_its_entry_point(monkeypatch):
-    monkeypatch.setattr(reproduce, "entry_points", lambda group: [ENTRY] if group == "excora.studies" else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [ENTRY] if group == reproduce.GROUP else [])
     result = CliRunner().invoke(cli.app, ["reproduce", "toy", "--preset", "quick", "--only", "a", "--json"])
     found = json.loads(result.output)
     assert found["table"] == [{"paper": 1}]
@@ -92,7 +92,7 @@ def test_reproduce_finds_a_study_by_its_entry_point(monkeypatch):
 
 
 def test_reproduce_without_studies_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(reproduce, "entry_points", lambda **_: [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
     assert "pip install excora-studies" in CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
     assert "pip install excora-studies" in str(CliRunner().invoke(cli.app, ["reproduce", "grid"]).exception)
 

@@ -59,3 +59,7 @@ def test_a_module_imports_only_from_those_above_it(path):
 
 def test_only_reduce_touches_torch_distributed():
     assert {name_of(path) for path in FILES if "import torch.distributed" in path.read_text()} == {"reduce"}
+
+
+def test_the_package_does_not_import_its_studies():
+    assert [path.name for path in FILES if "excora_studies" in path.read_text()] == []

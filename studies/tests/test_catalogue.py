@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 import tomllib
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import excora_studies
 from excora import cli
 from excora.errors import InputError
 from excora_studies import STUDIES, reproduce
@@ -61,3 +65,11 @@ def test_reproduce_runs_a_study_and_shows_the_papers_column(tmp_path: Path) -> N
         cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out"), "--json"]
     )
     assert json.loads(again.output)["table"] == json.loads((tmp_path / "out" / "results.json").read_text())["table"]
+
+
+@pytest.mark.parametrize(
+    "name", sorted(module.name for module in pkgutil.walk_packages(excora_studies.__path__, "excora_studies."))
+)
+def test_the_examples_in_the_docstrings_run(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from excora.errors import ExcoraError
+from excora_studies import download
 from excora_studies.download import Original, fetch, main
 
 CONTENT = b"date,Appliances\n2016-01-11,60\n"
@@ -65,3 +66,15 @@ def test_anything_else_is_an_error_and_leaves_nothing(
 def test_the_command_asks_for_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err
+
+
+def test_the_command_fetches_everything_or_says_why_not(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Original(f"{address}/a.zip", "a.csv", hashlib.sha256(CONTENT).hexdigest())
+    monkeypatch.setattr(download, "ORIGINALS", {"a.csv.xz": original})
+    assert main([str(tmp_path / "data")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "data" / "a.csv.xz")
+    monkeypatch.setattr(download, "ORIGINALS", {"b.csv.xz": original._replace(member="b.csv")})
+    assert main([str(tmp_path / "data")]) == 1
+    assert capsys.readouterr().err.startswith("error: cannot fetch b.csv")

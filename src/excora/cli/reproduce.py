@@ -6,9 +6,8 @@ An entry point of the group ``excora.studies`` gives an object that is cheap to 
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -17,12 +16,17 @@ from excora.cli.base import console, echo_json
 from excora.cli.options import Json
 from excora.errors import InputError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP = "excora.studies"
 INSTALL = "no studies are installed: pip install excora-studies"
 
 
 def installed() -> dict[str, EntryPoint]:
     """The studies by name."""
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)}
 
 

@@ -6,19 +6,19 @@ used in rebuilt or partial form, whose originals have no checksum here.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import lzma
 import sys
-import urllib.request
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pooch
+
 from excora.errors import ExcoraError
 from excora.storage import write_atomically
 
-TIMEOUT, LIMIT = 60.0, 1 << 28  # seconds; bytes of an archive or a file
+TIMEOUT = 60.0  # seconds without an answer
 
 
 class Original(NamedTuple):
@@ -43,20 +43,32 @@ def fetch(name: str, folder: Path, *, original: Original | None = None) -> Path:
     target, source = folder / name, original or ORIGINALS[name]
     if target.exists():
         return target
-    try:
-        with urllib.request.urlopen(source.url, timeout=TIMEOUT) as answer:
-            archive = answer.read(LIMIT)
-        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-            if opened.getinfo(source.member).file_size > LIMIT:
-                raise ExcoraError(f"{source.member} in {source.url} is larger than {LIMIT} bytes")
-            content = opened.read(source.member)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ExcoraError(f"cannot fetch {source.member} from {source.url}: {error}; get it by hand") from error
-    found = hashlib.sha256(content).hexdigest()
-    if found != source.sha256:
-        raise ExcoraError(f"{source.url} has another {source.member}: SHA-256 {found}, expected {source.sha256}")
-    write_atomically(target, lzma.compress(content))
+    with tempfile.TemporaryDirectory() as place:
+        content = _download(source, place)
+        # The file's own checksum, not the archive's: an archive may be packed anew.
+        found = pooch.file_hash(content)
+        if found != source.sha256:
+            raise ExcoraError(f"{source.url} has another {source.member}: SHA-256 {found}, expected {source.sha256}")
+        write_atomically(target, lzma.compress(content.read_bytes()))
     return target
+
+
+def _download(source: Original, place: str) -> Path:
+    """The member of the archive, in the folder ``place``."""
+    try:
+        found = pooch.retrieve(
+            source.url,
+            known_hash=None,
+            fname="archive.zip",
+            path=place,
+            processor=pooch.Unzip(members=[source.member]),
+            downloader=pooch.HTTPDownloader(timeout=TIMEOUT),
+        )
+        if not found:
+            raise ValueError("it is not in the archive")
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ExcoraError(f"cannot fetch {source.member} from {source.url}: {error}; get it by hand") from error
+    return Path(found[0])
 
 
 def main(arguments: list[str]) -> int:
@@ -64,8 +76,13 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m excora_studies.download DIR", file=sys.stderr)
         return 2
-    for name in ORIGINALS:
-        print(fetch(name, Path(arguments[0])))
+    pooch.get_logger().setLevel("WARNING")  # it would advise to note the archive's checksum
+    try:
+        for name in ORIGINALS:
+            print(fetch(name, Path(arguments[0])))
+    except ExcoraError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

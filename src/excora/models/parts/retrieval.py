@@ -52,8 +52,8 @@ class RetrievalNetwork(Network):
       weights are written to: about 5 bytes a number cell, 8 a category cell and 4 a label. **Who has the file can read
       the training rows.** Until :meth:`remember` they are zeros.
     - ``gaps``: the numeric columns that lack values in training; each is also read as a flag.
-    - ``metric``: of the search, see :func:`excora.models.neighbours.learn_metric`; "full" is taken as "diagonal" for
-      more than :data:`WIDE` columns.
+    - ``metric``: of the search, see :func:`excora.models.parts.neighbours.learn_metric`; "full" is taken as
+      "diagonal" for more than :data:`WIDE` columns.
     - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
     - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool.
 
@@ -180,8 +180,8 @@ class RetrievalNetwork(Network):
         parts = [t for name, t in self.named_buffers() if name.startswith("context_")]
         size = sum(t.numel() * t.element_size() for t in parts) / 1e6
         return (
-            f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in which "
-            "it looks up neighbours: who has its file can read them",
+            f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in "
+            "which it looks up neighbours: who has its file can read them",
         )
 
     @torch.no_grad()

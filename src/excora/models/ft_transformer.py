@@ -160,7 +160,7 @@ def _check(
     options: dict[str, Any],
 ) -> None:
     if spec.kind != "table":
-        raise InputError(f"the FT-Transformer reads rows of a table, got {spec.kind}")
+        raise InputError(f"the FT-Transformer reads rows of a table, got {spec}")
     for name, value in (("dim", dim), ("blocks", blocks), ("heads", heads)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")

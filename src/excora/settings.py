@@ -29,9 +29,7 @@ class Recipe(Options):
     )
     batch_size: int = option(64, "Samples of a step, over all devices.", least=2)
     accumulate: int = option(1, "Micro-batches a step; exact, for one more forward pass.", least=1)
-    max_elements: int = option(
-        200_000, "Elements in memory at once; larger batches are cut and accumulated.", least=1
-    )
+    max_elements: int = option(200_000, "Elements in memory at once; larger batches are cut and accumulated.", least=1)
     learning_rate: float = option(1e-3, "Step size of AdamW.", least=0)
     schedule: str = option(
         "constant",
@@ -54,9 +52,7 @@ class Machine(Options):
     devices: int = option(1, "Processes a node.", least=1)
     nodes: int = option(1, "Machines; see docs/training.md for SLURM and torchrun.", least=1)
     strategy: str = option("auto", "As Lightning's Trainer takes it: auto, ddp and its kin.")
-    precision: str = option(
-        "32-true", "Arithmetic of the forward pass.", choices=("32-true", "bf16-mixed", "16-mixed")
-    )
+    precision: str = option("32-true", "Arithmetic of the forward pass.", choices=("32-true", "bf16-mixed", "16-mixed"))
     workers: int = option(0, "Processes that read data.", least=0)
     logger: str = option("csv", "Where curves go besides metrics.csv.", choices=("csv", "tensorboard"))
 
@@ -88,7 +84,9 @@ class Setup:
             return _from_flat(values)
         unknown = sorted(map(str, set(values) - {"model", "options", "recipe", "machine"}))
         if unknown:
-            raise InputError(f"unknown settings {', '.join(unknown)}: this run was written by another version of Excora")
+            raise InputError(
+                f"unknown settings {', '.join(unknown)}: this run was written by another version of Excora"
+            )
         model = _trained(values)
         options = model.Options.from_dict(values["options"])
         parts = Recipe.from_dict(values.get("recipe", {})), Machine.from_dict(values.get("machine", {}))
@@ -96,7 +94,8 @@ class Setup:
 
     def flat(self) -> dict[str, Any]:
         """All of it by name, as :class:`Settings` takes it."""
-        return {"model": self.model} | {k: v for part in (self.options, self.recipe, self.machine) for k, v in part.to_dict().items()}
+        parts: tuple[Options, ...] = (self.options, self.recipe, self.machine)
+        return {"model": self.model} | {name: value for part in parts for name, value in part.to_dict().items()}
 
 
 def _trained(values: dict[str, Any]) -> Model:
@@ -155,7 +154,8 @@ class Settings:
     def _checked(self, name: str, value: Any) -> Any:
         """The value, if the one who knows the name takes it; with "auto", if one of those who do."""
         known = [models[other].Options for other in models if self.model in ("auto", other)]
-        fields = [field for kind in (Recipe, Machine, *known) for field in dataclasses.fields(kind) if field.name == name]
+        records = (Recipe, Machine, *known)
+        fields = [field for record in records for field in dataclasses.fields(record) if field.name == name]
         if not fields:
             owners = [other for other in models if name in models[other].Options.names()]
             hint = f"; it is an option of {', '.join(owners)}" if owners else ""

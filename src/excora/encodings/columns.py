@@ -17,6 +17,8 @@ from excora.errors import InputError, MissingExtraError
 Embeddings = Literal["linear", "piecewise", "periodic"]
 #: What :class:`ColumnTokens` needs to know of the bins: the edges of each numeric column, or only how many there are.
 Bins = Sequence[Tensor] | Sequence[int]
+#: The parts of a row of a table.
+PARTS = ("numeric", "missing", "codes")
 #: Rows of a table by the names of their parts.
 Rows = Mapping[str, Any]
 
@@ -87,6 +89,9 @@ class ColumnTokens(nn.Module):
 
     def forward(self, x: Rows) -> Tensor:
         """The tokens of each row."""
+        if not isinstance(x, Mapping) or not x.keys() >= {*PARTS}:
+            found = sorted(x) if isinstance(x, Mapping) else type(x).__name__
+            raise InputError(f"rows of a table are read by the names {', '.join(PARTS)}, got {found}")
         codes = None if self.codes is None else self.codes(x["codes"] + self.starts)
         return self._lay(x, self.weight, self.bias, self.missing, codes)
 

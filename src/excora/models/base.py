@@ -120,7 +120,7 @@ class Model(ABC):
         if learned != {}:
             raise InputError(f"what a {self.name} network learned must be nothing, got {learned!r}")
 
-    def check_tensors(self, spec: Spec, tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+    def check_tensors(self, spec: Spec, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Raise where a stranger's tensors, of the right names and shapes, hold what cannot be."""
 
     def renewed(self, options: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""The model "ft-transformer": that of Gorishniy et al. (2021) for tables, with softmax attention or ECA in its place."""
+"""The model "ft-transformer": that of Gorishniy et al. (2021) for tables, with softmax attention or ECA instead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from excora import options as choices
 from excora.data.dataset import Features, Inputs, Spec
 from excora.data.table import TableSpec
 from excora.encodings.columns import Bins, ColumnTokens, Embeddings, quantile_bins
@@ -22,7 +21,7 @@ from excora.models.parts.older import renewed
 from excora.models.parts.readout import ReadOut
 from excora.models.parts.transformer import Block, FeedForward
 from excora.models.pool import SCALING, SCALINGS
-from excora.options import option
+from excora.options import Options, option
 from excora.reduce import Penalty
 
 #: The options of :class:`Extrapolation` that each kind of attention starts from; None: it has none.
@@ -161,7 +160,7 @@ def _check(
     options: dict[str, Any],
 ) -> None:
     if spec.kind != "table":
-        raise InputError(f"the FT-Transformer reads rows of a table, got {spec.kind}")
+        raise InputError(f"the FT-Transformer reads rows of a table, got {spec}")
     for name, value in (("dim", dim), ("blocks", blocks), ("heads", heads)):
         if value < 1:
             raise InputError(f"{name} must be at least 1, got {value}")
@@ -178,7 +177,7 @@ def _check(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(choices.Options):
+class FTTransformerOptions(Options):
     """Of the model "ft-transformer"."""
 
     pool: str = option("eca", "How CLS attends to the columns, in the last block.", choices=tuple(_FORMS))
@@ -199,10 +198,10 @@ class FTTransformerModel(Model):
     says = "attention over the columns of a table, read by a CLS token"
     reads = ("table",)
     default_for = ("table",)
-    Options = Options
+    Options = FTTransformerOptions
     recipe = {"epochs": epochs(64, 2000, 100), "batch_size": batches(64)}  # noqa: RUF012
 
-    def network(self, spec: Any, options: Options, learned: Mapping[str, Any]) -> FTTransformer:
+    def network(self, spec: Any, options: FTTransformerOptions, learned: Mapping[str, Any]) -> FTTransformer:
         """``learned["bins"]``: the edges of piecewise embeddings, or how many each column has."""
         bins = learned.get("bins")
         network = FTTransformer(
@@ -220,7 +219,9 @@ class FTTransformerModel(Model):
             network.learned = {"bins": [edges if isinstance(edges, int) else len(edges) for edges in bins]}
         return network
 
-    def build(self, spec: Spec, samples: Samples, options: Options, *, seed: int) -> tuple[Network, Features]:
+    def build(
+        self, spec: Spec, samples: Samples, options: FTTransformerOptions, *, seed: int
+    ) -> tuple[Network, Features]:
         """The edges of piecewise embeddings are quantiles of the training rows."""
         learned = {}
         if options.embeddings == "piecewise":
@@ -229,11 +230,13 @@ class FTTransformerModel(Model):
         with seeded(seed):
             return self.network(spec, options, learned), samples.features
 
-    def prepares(self, options: Options) -> dict[str, Any]:
+    def prepares(self, options: FTTransformerOptions) -> dict[str, Any]:
         """How numbers are scaled."""
         return {"scaling": options.scaling}
 
-    def check_learned(self, learned: Any, spec: Any, options: Options, tensors: Mapping[str, Tensor]) -> None:
+    def check_learned(
+        self, learned: Any, spec: Any, options: FTTransformerOptions, tensors: Mapping[str, Tensor]
+    ) -> None:
         """Numbers of edges for each column, where the embeddings have them."""
         check_depth(options.layers, tensors)
         if options.embeddings != "piecewise":
@@ -247,6 +250,6 @@ class FTTransformerModel(Model):
         if spec.numeric * options.dim * (most - 1) > room:
             raise InputError(f"bins of {most} edges need more than the {room} numbers in the file")
 
-    def renewed(self, options: Options, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+    def renewed(self, options: FTTransformerOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """Version 0.1 had gain and temperature elsewhere."""
         return renewed(tensors, scaled=False)

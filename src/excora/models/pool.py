@@ -9,14 +9,13 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from excora import options as choices
 from excora.data.dataset import Inputs, Spec
 from excora.encodings.columns import ColumnTokens
 from excora.errors import InputError
 from excora.models.base import Model, Network, Output, register_model
 from excora.models.files import check_depth
 from excora.models.parts.older import renewed
-from excora.options import option
+from excora.options import Options, option
 from excora.pooling import Pool, make_pool, pools
 from excora.ragged import Ragged
 
@@ -26,7 +25,7 @@ SCALING = "Numbers of a table: standard = mean 0, deviation 1; quantile = normal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(choices.Options):
+class PoolOptions(Options):
     """Of the model "pool"."""
 
     pool: str = option("eca", "How the elements of a sample become one vector.", choices=pools.names)
@@ -41,7 +40,7 @@ class Options(choices.Options):
 class TableEncoder(nn.Module):
     """Tokens of a row that have looked at each other: :class:`ColumnTokens`, then transformer layers."""
 
-    def __init__(self, numeric: int, categories: tuple[int, ...], options: Options) -> None:
+    def __init__(self, numeric: int, categories: tuple[int, ...], options: PoolOptions) -> None:
         super().__init__()
         dim, heads, dropout = options.dim, options.heads, options.dropout
         self.tokens = ColumnTokens(numeric, categories, dim=dim)
@@ -66,7 +65,7 @@ class TableEncoder(nn.Module):
 class BagEncoder(nn.Module):
     """The same small network for every element: Linear and GELU, ``layers`` times; none for 0 layers."""
 
-    def __init__(self, width: int, options: Options) -> None:
+    def __init__(self, width: int, options: PoolOptions) -> None:
         super().__init__()
         self.blocks = nn.Sequential(*_hidden(width, options.layers, options))
 
@@ -76,7 +75,7 @@ class BagEncoder(nn.Module):
         return Ragged(self.blocks(x.values), x.lengths) if isinstance(x, Ragged) else cast(Tensor, self.blocks(x))
 
 
-def _hidden(width: int, depth: int, options: Options) -> list[nn.Module]:
+def _hidden(width: int, depth: int, options: PoolOptions) -> list[nn.Module]:
     """``depth`` layers of width ``options.dim`` for vectors of ``width``."""
     blocks: list[nn.Module] = []
     for before, after in itertools.pairwise([width, *[options.dim] * depth]):
@@ -105,9 +104,9 @@ class PoolModel(Model):
     says = "an encoder, a pool of your choice, a head"
     reads = ("bags", "table")
     default_for = ("bags",)
-    Options = Options
+    Options = PoolOptions
 
-    def network(self, spec: Any, options: Options, learned: Mapping[str, Any]) -> PoolNetwork:  # noqa: ARG002
+    def network(self, spec: Any, options: PoolOptions, learned: Mapping[str, Any]) -> PoolNetwork:  # noqa: ARG002
         """The attention heads of a table's encoder must divide its width: else an :class:`InputError`."""
         if spec.kind == "bags":
             encoder: nn.Module = BagEncoder(spec.width, options)
@@ -120,21 +119,21 @@ class PoolModel(Model):
         hidden = _hidden(dim, options.head, options)
         return PoolNetwork(encoder, pool, nn.Sequential(*hidden, nn.Linear(options.dim, spec.targets)))
 
-    def check(self, spec: Spec, options: Options) -> None:
+    def check(self, spec: Spec, options: PoolOptions) -> None:
         """Heads must divide the width; ranks are for tables."""
         super().check(spec, options)
         if spec.kind == "table" and options.layers and options.dim % options.heads:
             raise InputError(f"heads must divide dim, got heads {options.heads} and dim {options.dim}")
 
-    def prepares(self, options: Options) -> dict[str, Any]:
+    def prepares(self, options: PoolOptions) -> dict[str, Any]:
         """How numbers of a table are scaled; elements of bags know one way, and need not be told."""
         return {} if options.scaling == "standard" else {"scaling": options.scaling}
 
-    def check_learned(self, learned: Any, spec: Spec, options: Options, tensors: Mapping[str, Tensor]) -> None:
+    def check_learned(self, learned: Any, spec: Spec, options: PoolOptions, tensors: Mapping[str, Tensor]) -> None:
         """Nothing is learned."""
         super().check_learned(learned, spec, options, tensors)
         check_depth(options.layers + options.head, tensors)
 
-    def renewed(self, options: Options, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def renewed(self, options: PoolOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Version 0.1 had no scale in a linear scorer."""
         return renewed(tensors, scaled=options.pool in ("softmax", "eca"))

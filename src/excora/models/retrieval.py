@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from excora import options as choices
 from excora.data.dataset import Features, Index, Spec
 from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model, seeded
@@ -20,12 +19,12 @@ from excora.models.parts.neighbours import Excluded, RetrievalFeatures
 from excora.models.parts.older import renewed
 from excora.models.parts.retrieval import RetrievalNetwork
 from excora.models.pool import SCALING, SCALINGS
-from excora.options import option
+from excora.options import Options, option
 from excora.pooling import pools
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(choices.Options):
+class RetrievalOptions(Options):
     """Of the model "retrieval"."""
 
     pool: str = option("eca", "How the neighbours of a row become one vector.", choices=pools.names)
@@ -54,13 +53,13 @@ class RetrievalModel(Model):
     name = "retrieval"
     says = "attention over the training rows most like a row, and their labels"
     reads = ("table",)
-    Options = Options
+    Options = RetrievalOptions
     recipe = {  # noqa: RUF012
         "epochs": epochs(32, 800, 60), "batch_size": batches(32), "schedule": "cosine", "clip": 1.0, "average": 0.99,
         "weight_decay": 1e-2,
     }  # fmt: skip
 
-    def network(self, spec: Any, options: Options, learned: Mapping[str, Any]) -> RetrievalNetwork:
+    def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:
         """``learned``: ``context``, the number of training rows, and ``gaps``, columns that lack values there."""
         names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout")
         same = {name: getattr(options, name) for name in names}
@@ -68,7 +67,7 @@ class RetrievalModel(Model):
         network.learned = dict(learned)
         return network
 
-    def build(self, spec: Spec, samples: Samples, options: Options, *, seed: int) -> tuple[Network, Features]:
+    def build(self, spec: Spec, samples: Samples, options: RetrievalOptions, *, seed: int) -> tuple[Network, Features]:
         """Rows of weight 0 or with an unknown label are not looked at."""
         train = _context(samples, options)
         rows: Any = samples.features.read(train)
@@ -85,7 +84,9 @@ class RetrievalModel(Model):
             )
         return network, _with_copies(found, samples)
 
-    def go_on(self, network: Network, spec: Spec, samples: Samples, options: Options) -> tuple[Network, Features]:
+    def go_on(
+        self, network: Network, spec: Spec, samples: Samples, options: RetrievalOptions
+    ) -> tuple[Network, Features]:
         """The weights and the metric of the trained one, with these rows to look at."""
         train = _context(samples, options)
         again = self.network(spec, options, {"context": len(train), "gaps": network.learned["gaps"]})
@@ -96,11 +97,17 @@ class RetrievalModel(Model):
         found = again.look_up(samples.features, train, _excluded(again, rows, samples, train, options))
         return again, _with_copies(found, samples)
 
-    def prepares(self, options: Options) -> dict[str, Any]:
+    def prepares(self, options: RetrievalOptions) -> dict[str, Any]:
         """How numbers are scaled."""
         return {"scaling": options.scaling}
 
-    def check_learned(self, learned: Any, spec: Any, options: Options, tensors: Mapping[str, Tensor]) -> None:
+    def check_learned(
+        self,
+        learned: Any,
+        spec: Any,  # noqa: ARG002
+        options: RetrievalOptions,
+        tensors: Mapping[str, Tensor],
+    ) -> None:
         """Names, types and sizes: these numbers say how much memory a network takes."""
         check_depth(options.layers + options.shared, tensors)
         if not isinstance(learned, dict) or set(learned) != {"context", "gaps"}:
@@ -120,12 +127,12 @@ class RetrievalModel(Model):
         if broken:
             raise InputError(f"the training rows are damaged in {', '.join(broken)}")
 
-    def renewed(self, options: Options, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+    def renewed(self, options: RetrievalOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         """Version 0.1 had gain and temperature elsewhere."""
         return renewed(tensors, scaled=False)
 
 
-def _context(samples: Samples, options: Options) -> Index:
+def _context(samples: Samples, options: RetrievalOptions) -> Index:
     """The training rows that are looked at: those that count, and whose labels are all known."""
     if options.gap and samples.time is None:
         raise InputError(f"a gap of {options.gap:g} is a time, and there is no column of times: name it (--time)")
@@ -133,7 +140,9 @@ def _context(samples: Samples, options: Options) -> Index:
     return train if samples.weight is None else train[samples.weight[train] > 0]
 
 
-def _excluded(network: RetrievalNetwork, rows: Any, samples: Samples, train: Index, options: Options) -> Excluded:
+def _excluded(
+    network: RetrievalNetwork, rows: Any, samples: Samples, train: Index, options: RetrievalOptions
+) -> Excluded:
     """Whom a training row may not see."""
     apart = {"group": samples.group, "time": samples.time}
     known = {name: None if x is None else x[train] for name, x in apart.items()}

@@ -70,15 +70,15 @@ def outputs(
 
 def predictions(network: Network, features: Features, index: Index, setup: Setup) -> NDArray[np.float64]:
     """Of the samples of ``index``, on the standardised scale: (n, targets)."""
-    limits = {"max_elements": setup.recipe.max_elements, "accelerator": setup.machine.accelerator}
-    found = [output.prediction.float().cpu().numpy() for _, output in outputs(network, features, index, **limits)]
-    return np.concatenate(found).astype(np.float64)
+    limit, where = setup.recipe.max_elements, setup.machine.accelerator
+    every = outputs(network, features, index, max_elements=limit, accelerator=where)
+    return np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
 
 
 def answers(network: Network, features: Features, index: Index, setup: Setup) -> Iterator[Answer]:
     """The samples of ``index`` in order, with what each pool did."""
-    limits = {"max_elements": setup.recipe.max_elements, "accelerator": setup.machine.accelerator}
-    for piece, output in outputs(network, features, index, **limits):
+    limit, where = setup.recipe.max_elements, setup.machine.accelerator
+    for piece, output in outputs(network, features, index, max_elements=limit, accelerator=where):
         looked = {name: attention(pooled) for name, pooled in output.pooled.items()}
         for k, row in enumerate(output.prediction.float().cpu().numpy()):
             yield Answer(int(piece[k]), row, {name: found[k] for name, found in looked.items()})
@@ -86,14 +86,16 @@ def answers(network: Network, features: Features, index: Index, setup: Setup) ->
 
 def attention(pooled: Pooled) -> list[Attention]:
     """Sample by sample, without what stands behind its last real element."""
-    figures = [pooled.details.get(name) for name in ("gamma", "temperature")]
-    gamma, temperature = (None if x is None else x.float().cpu().tolist() for x in figures)
     ends = _ends(pooled)
     parts = [_rows(x, ends) for x in (pooled.weights, pooled.effective)]
-    return [
-        Attention(weight, effective, gamma and gamma[k], temperature and temperature[k])
-        for k, (weight, effective) in enumerate(zip(*parts, strict=True))
-    ]
+    parts += [_figures(pooled, name) for name in ("gamma", "temperature")]
+    return [Attention(*one) for one in zip(*parts, strict=True)]
+
+
+def _figures(pooled: Pooled, name: str) -> list[Any]:
+    """A number of each sample; None for a pool that has none."""
+    found = pooled.details.get(name)
+    return [None] * len(pooled.value) if found is None else found.float().cpu().tolist()
 
 
 def _ends(pooled: Pooled) -> list[int] | None:

@@ -177,8 +177,8 @@ class Regression(LightningModule):
 
     def _step(self, batch: Any) -> dict[str, Tensor]:
         outputs = self._outputs(batch)
-        seen = {"prediction": outputs["prediction"].detach(), "target": outputs["target"], "label_mask": outputs["mask"]}
-        return {"loss": self.loss(**outputs), **seen}
+        seen = {"target": outputs["target"], "label_mask": outputs["mask"]}
+        return {"loss": self.loss(**outputs), "prediction": outputs["prediction"].detach(), **seen}
 
     def _outputs(self, batch: Batch | Index) -> dict[str, Any]:
         """The arguments of the loss."""
@@ -235,9 +235,7 @@ class Regression(LightningModule):
     def validation_step(self, batch: Batch, step: int) -> None:  # noqa: ARG002
         """Adds a batch to the score."""
         network = self.network if self.average is None else self.average
-        self.score.update(
-            network(batch.inputs).prediction, batch.target, mask=batch.target_mask, weight=batch.weight
-        )
+        self.score.update(network(batch.inputs).prediction, batch.target, mask=batch.target_mask, weight=batch.weight)
 
     def on_validation_epoch_end(self) -> None:
         """PCC, MSE and the criterion (lower is better) of the whole validation part, over all ranks."""

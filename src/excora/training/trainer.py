@@ -68,9 +68,9 @@ def train(
 ) -> Training:
     """Train ``network`` on ``split.train``, keep the epoch that is best on ``split.validation``; ``test`` is not read.
 
-    ``target`` (n, targets) is standardised, NaN where unknown, ``weight`` (n,). With a ``folder`` the run can be resumed
-    (``checkpoints/last.ckpt``; metrics.csv and monitor.json beside it): a resumed run ends with the weights of an
-    uninterrupted one to the last bit, as batches and random numbers depend on (seed, epoch, step) alone.
+    ``target`` (n, targets) is standardised, NaN where unknown, ``weight`` (n,). With a ``folder`` the run can be
+    resumed (``checkpoints/last.ckpt``; metrics.csv and monitor.json beside it): a resumed run ends with the weights of
+    an uninterrupted one to the last bit, as batches and random numbers depend on (seed, epoch, step) alone.
 
     With an empty ``split.validation`` it runs ``recipe.epochs`` epochs and keeps the last: to train on all samples
     once the number of epochs is known. With ``recipe.average`` the weights that are scored and kept are averages.

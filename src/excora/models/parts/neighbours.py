@@ -230,9 +230,7 @@ def _indexed(
 class RetrievalFeatures:
     """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k)."""
 
-    def __init__(
-        self, features: Features, neighbours: Tensor, allowed: Tensor, context: Index | None = None
-    ) -> None:
+    def __init__(self, features: Features, neighbours: Tensor, allowed: Tensor, context: Index | None = None) -> None:
         self.features, self.neighbours, self.allowed = features, neighbours, allowed
         self.sizes: Index = np.full(len(neighbours), neighbours.shape[1], np.intp)
         #: Where the training rows that are looked at stand among the samples, if they are among them.

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from excora.errors import InputError
 from excora.extrapolation import Extrapolation, extrapolate, sharpness
 from excora.functional import at_least_float32
 from excora.models.parts.transformer import Attention, statistics
@@ -47,6 +48,8 @@ class ReadOut(nn.Module):
 
     def forward(self, h: Tensor) -> Pooled:
         """Read h (n, tokens, dim), CLS first; every row has every token, so there is no mask."""
+        if not isinstance(h, Tensor) or h.dim() != 3:
+            raise InputError("the read-out takes all tokens of a row, (n, tokens, dim): pass no Ragged and no mask")
         u: Tensor = self.norm(h)
         logits = self._logits(u)
         penalty = Penalty(logits.new_zeros(()), logits.new_zeros(()))

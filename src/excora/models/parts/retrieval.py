@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from excora.data.dataset import Features, Index
 from excora.data.table import TableSpec
+from excora.encodings.columns import PARTS
 from excora.errors import InputError
 from excora.models.base import Network, Output
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
@@ -29,9 +30,6 @@ from excora.pooling import make_pool, pools
 REACH = 5.0
 #: Columns up to which a metric may mix them; a matrix of their square is too much beyond.
 WIDE = 512
-
-#: The inputs of a row of a table.
-PARTS = ("numeric", "missing", "codes")
 
 _ROWS = 4096  # rows in memory at once where neighbours are looked up
 
@@ -52,8 +50,8 @@ class RetrievalNetwork(Network):
       weights are written to: about 5 bytes a number cell, 8 a category cell and 4 a label. **Who has the file can read
       the training rows.** Until :meth:`remember` they are zeros.
     - ``gaps``: the numeric columns that lack values in training; each is also read as a flag.
-    - ``metric``: of the search, see :func:`excora.models.neighbours.learn_metric`; "full" is taken as "diagonal" for
-      more than :data:`WIDE` columns.
+    - ``metric``: of the search, see :func:`excora.models.parts.neighbours.learn_metric`; "full" is taken as
+      "diagonal" for more than :data:`WIDE` columns.
     - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
     - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool.
 
@@ -165,8 +163,9 @@ class RetrievalNetwork(Network):
 
     def forward(self, inputs: Mapping[str, Any]) -> Output:
         """Predictions (n, targets), and what the pool did with the neighbours."""
-        if "neighbours" not in inputs:
-            raise InputError(f"the network reads rows with their neighbours, got {sorted(inputs)}: look_up finds them")
+        if not isinstance(inputs, Mapping) or "neighbours" not in inputs:
+            found = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise InputError(f"the network reads rows with their neighbours, got {found}: look_up finds them")
         allowed = inputs["allowed"]
         pooled = self.pool(self.bag(inputs), None if bool(allowed.all()) else allowed)
         return Output(self.head(pooled.value), {"neighbours": pooled})
@@ -180,8 +179,8 @@ class RetrievalNetwork(Network):
         parts = [t for name, t in self.named_buffers() if name.startswith("context_")]
         size = sum(t.numel() * t.element_size() for t in parts) / 1e6
         return (
-            f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in which "
-            "it looks up neighbours: who has its file can read them",
+            f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in "
+            "which it looks up neighbours: who has its file can read them",
         )
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Attention, read-out and feed-forward under dropout: the same formulas with the dropped cells at zero."""
+"""Attention and feed-forward under dropout: the same formulas with the dropped cells at zero."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import math
 import pytest
 import torch
 from oracles.rows import randomised
-from torch import Tensor, nn
+from torch import Tensor
 
-from excora.extrapolation import Extrapolation
-from excora.models import blocks
-from excora.models.blocks import FeedForward, attend, kept
-from excora.models.ft_transformer import ReadOut
+from excora.models.parts import transformer
+from excora.models.parts.transformer import FeedForward, attend, kept
 
 
 def test_attention_under_dropout_is_attention_with_those_weights_dropped(monkeypatch):
-    monkeypatch.setattr(blocks, "_TILE", 2 * 2 * 5 * 5)  # two samples a tile, and one left over
+    monkeypatch.setattr(transformer, "_TILE", 2 * 2 * 5 * 5)  # two samples a tile, and one left over
     q, k, v = torch.randn(3, 7, 5, 6, dtype=torch.float64).requires_grad_().unbind(0)
     pull = torch.randn(7, 5, 6).double()
 
@@ -34,25 +32,6 @@ def test_attention_under_dropout_is_attention_with_those_weights_dropped(monkeyp
     expected = torch.autograd.grad((wanted * pull).sum(), (q, k, v))
     for x, y in zip(found, expected, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=1e-12)
-
-
-def test_the_read_out_under_dropout_scales_what_is_left_of_the_residual():
-    """m + gamma (a - m), where the weights of a need not sum to 1."""
-    pool = ReadOut(6, 2, attention_dropout=0.4, extrapolation=Extrapolation(6)).double()
-    pool = randomised(pool, std=0.6)
-    h = torch.randn(3, 5, 6).double()
-    torch.manual_seed(1)
-    pooled = pool(h)
-    u = pool.norm(h)
-    q, k, v = pool.attention.inner(u).chunk(3, -1)
-    a, b, c = (x.unflatten(-1, (2, 3)).transpose(1, 2) for x in (q, k, v))
-    weights = torch.softmax(a[:, :, :1] @ b.mT / math.sqrt(3) / pooled.details["temperature"].view(-1, 1, 1, 1), -1)
-    torch.manual_seed(1)
-    attended = (nn.functional.dropout(weights.squeeze(2), 0.4).unsqueeze(2) @ c).flatten(1)
-    mean, gamma = v.mean(1), pooled.details["gamma"].unsqueeze(1)
-    value = h[:, 0] + pool.attention.outer(mean + gamma * (attended - mean))
-    torch.testing.assert_close(pooled.value, value, rtol=0, atol=1e-12)
-    torch.testing.assert_close(pooled.weights, weights.squeeze(2).mean(1), rtol=0, atol=1e-12)
 
 
 def test_feed_forward_under_dropout_is_reglu_with_those_cells_dropped():

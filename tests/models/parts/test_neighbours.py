@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from oracles.retrieval import nearest as brute_force
 
 from excora.errors import InputError, MissingExtraError
-from excora.models import neighbours
-from excora.models.neighbours import Excluded, Metric, learn_metric, nearest
+from excora.models.parts import neighbours
+from excora.models.parts.neighbours import Excluded, Metric, learn_metric, nearest
 
 
 def lists(found: tuple[torch.Tensor, torch.Tensor]) -> list[list[int]]:

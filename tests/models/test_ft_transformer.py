@@ -10,17 +10,17 @@ import pytest
 import rtdl_revisiting_models as rtdl
 import torch
 from oracles.ft_transformer import forward as oracle
-from oracles.rows import CATEGORIES, randomised, table
+from oracles.rows import CATEGORIES, randomised, single, table
 from safetensors.torch import load, save
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from excora import PlateauMonitor
-from excora.data.dataset import Inputs
+from excora.data.bags import BagSpec
+from excora.data.table import TableSpec
+from excora.encodings.columns import quantile_bins
 from excora.errors import InputError
-from excora.models.ft_transformer import FTTransformer, ReadOut
-from excora.models.tokens import quantile_bins
-from excora.ragged import Ragged
+from excora.models.ft_transformer import FTTransformer
 
 NO_DROPOUT: dict[str, Any] = {"attention_dropout": 0.0, "feedforward_dropout": 0.0}
 FORM = {"residual": "free", "temperature": "learned", "cap": 4.0, "scale": "sqrt_dim"}
@@ -72,16 +72,16 @@ def test_outputs_and_gradients_are_those_of_rtdl(numeric, categories, blocks, he
         residual_dropout=0.0,
     ).double()  # fmt: skip
     randomised(theirs)
-    inputs = Inputs(targets=2, numeric=numeric, categories=categories)
-    ours = FTTransformer(inputs, dim=20, blocks=blocks, heads=heads, **NO_DROPOUT).double()
+    spec = TableSpec(targets=2, numeric=numeric, categories=categories)
+    ours = FTTransformer(spec, dim=20, blocks=blocks, heads=heads, **NO_DROPOUT).double()
     found = ours.load_state_dict(from_rtdl(theirs.state_dict(), blocks), strict=False)
     assert found.unexpected_keys == []
     own = {"encoder.tokens.missing"} | (set() if numeric else {"encoder.tokens.weight"})  # the latter is empty
     assert set(found.missing_keys) == own
     x = table(7, numeric, categories)
-    cells = [x.numeric.clone().requires_grad_() for _ in range(2)]
-    wanted = theirs(cells[0] if numeric else None, x.codes if categories else None)
-    output = ours(x._replace(numeric=cells[1]))
+    cells = [x["numeric"].clone().requires_grad_() for _ in range(2)]
+    wanted = theirs(cells[0] if numeric else None, x["codes"] if categories else None)
+    output = ours(x | {"numeric": cells[1]})
     pull = torch.randn_like(wanted)
     wanted.backward(pull)
     output.prediction.backward(pull)
@@ -99,7 +99,7 @@ def test_outputs_and_gradients_are_those_of_rtdl(numeric, categories, blocks, he
 
 @pytest.mark.parametrize("columns", [28, 58, 81])
 def test_the_number_of_parameters_is_that_of_the_reference(columns):
-    model = FTTransformer(Inputs(targets=1, numeric=columns), dim=256, blocks=3, heads=8)
+    model = FTTransformer(TableSpec(targets=1, numeric=columns), dim=256, blocks=3, heads=8)
     ours = sum(p.numel() for p in model.parameters()) - model.encoder.tokens.missing.numel()
     assert ours == {28: 1_595_903, 58: 1_611_263, 81: 1_623_039}[columns]
 
@@ -107,9 +107,9 @@ def test_the_number_of_parameters_is_that_of_the_reference(columns):
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("where", ["last", "all"])
 def test_at_its_start_the_extrapolative_model_is_the_baseline(where, training):
-    inputs = Inputs(targets=1, numeric=4, categories=CATEGORIES)
-    baseline = randomised(FTTransformer(inputs, dim=16, blocks=3).double())
-    model = FTTransformer(inputs, dim=16, blocks=3, attention="eca", where=where).double()
+    spec = TableSpec(targets=1, numeric=4, categories=CATEGORIES)
+    baseline = randomised(FTTransformer(spec, dim=16, blocks=3).double())
+    model = FTTransformer(spec, dim=16, blocks=3, attention="eca", where=where).double()
     left = model.load_state_dict(baseline.state_dict(), strict=False)
     assert {name.split(".extrapolation.")[1].split(".")[0] for name in left.missing_keys} == {"gain", "temperature"}
     assert len(left.missing_keys) == 6 * (3 if where == "all" else 1)
@@ -119,7 +119,7 @@ def test_at_its_start_the_extrapolative_model_is_the_baseline(where, training):
         torch.manual_seed(3)  # the same cells drop out
         outputs.append(m.train(training)(x))
     torch.testing.assert_close(outputs[0].prediction, outputs[1].prediction, rtol=0, atol=1e-12)
-    assert outputs[1].pooled.details["gamma"].tolist() == [1.0] * 6
+    assert outputs[1].pooled["read-out"].details["gamma"].tolist() == [1.0] * 6
     torch.manual_seed(4)
     moved = not torch.equal(model(x).prediction, outputs[1].prediction)
     assert moved is training
@@ -144,16 +144,15 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_away_from_its_start_it_is_the_oracle(name, where):
     options, form = FORMS[name]
-    inputs = Inputs(targets=2, numeric=4, categories=CATEGORIES)
-    model = FTTransformer(inputs, dim=12, blocks=3, heads=3, where=where, **NO_DROPOUT, **options).double()
+    spec = TableSpec(targets=2, numeric=4, categories=CATEGORIES)
+    model = FTTransformer(spec, dim=12, blocks=3, heads=3, where=where, **NO_DROPOUT, **options).double()
     randomised(model)
     x = table(5, 4, CATEGORIES, missing=0.3)
     output = model(x)
     state = {key: value.numpy() for key, value in model.state_dict().items()}
-    wanted = oracle(
-        state, *(part.numpy() for part in x), categories=CATEGORIES, blocks=3, heads=3, form=form, where=where
-    )
-    pooled = output.pooled
+    rows = {name: part.numpy() for name, part in x.items()}
+    wanted = oracle(state, **rows, categories=CATEGORIES, blocks=3, heads=3, form=form, where=where)
+    pooled = output.pooled["read-out"]
     found = {"prediction": output.prediction, "value": pooled.value, "weights": pooled.weights} | pooled.details
     assert set(found) == {"prediction", "value", "weights", "logits"} | (
         ({"gamma", "temperature"} | ({"dispersion"} if form["temperature"] else set())) if form else set()
@@ -168,23 +167,23 @@ def test_away_from_its_start_it_is_the_oracle(name, where):
 
 @pytest.mark.parametrize("options", [{}, {"attention": "eca", "where": "all"}, {"attention": "eca-paper"}])
 def test_gradients_are_those_of_finite_differences(options):
-    inputs = Inputs(targets=1, numeric=2, categories=(2,))
-    model = randomised(FTTransformer(inputs, dim=4, heads=2, **NO_DROPOUT, **options).double())
+    spec = TableSpec(targets=1, numeric=2, categories=(2,))
+    model = randomised(FTTransformer(spec, dim=4, heads=2, **NO_DROPOUT, **options).double())
     x = table(3, 2, (2,), missing=0.3)
     names = [name for name, _ in model.named_parameters()]
 
     def run(cells: Tensor, *values: Tensor) -> Tensor:
         state = dict(zip(names, values, strict=True))
-        output = torch.func.functional_call(model, state, (x._replace(numeric=cells),))
-        return output.prediction.sum() + output.pooled.penalty.sum
+        output = torch.func.functional_call(model, state, (x | {"numeric": cells},))
+        return output.prediction.sum() + output.pooled["read-out"].penalty.sum
 
     values = [p.detach().requires_grad_(not name.endswith("inner.bias")) for name, p in model.named_parameters()]
-    cells = x.numeric.requires_grad_()
+    cells = x["numeric"].requires_grad_()
     assert torch.autograd.gradcheck(run, (cells, *values), fast_mode=True)
 
 
 def test_the_bias_of_the_keys_gets_no_gradient():
-    model = randomised(FTTransformer(Inputs(targets=1, numeric=3), dim=8, blocks=3, heads=2).double())
+    model = randomised(FTTransformer(TableSpec(targets=1, numeric=3), dim=8, blocks=3, heads=2).double())
     model(table(6, 3)).prediction.square().sum().backward()
     for layer in (*(block.attention for block in model.encoder.blocks), model.pool.attention):
         q, k, v = layer.inner.bias.grad.chunk(3)
@@ -198,11 +197,10 @@ def test_only_what_is_read_is_computed():
         n_cont_features=30, cat_cardinalities=[], d_out=1, n_blocks=3, d_block=64, attention_n_heads=8,
         attention_dropout=0.0, ffn_d_hidden_multiplier=4 / 3, ffn_dropout=0.0, residual_dropout=0.0,
     )  # fmt: skip
-    x = table(32, 30)
-    x = x._replace(numeric=x.numeric.float())
+    x = single(table(32, 30))
     counts = []
-    ours = FTTransformer(Inputs(targets=1, numeric=30), dim=64, blocks=3, heads=8, **NO_DROPOUT)
-    for run in (lambda: theirs(x.numeric, None), lambda: ours(x).prediction):
+    ours = FTTransformer(TableSpec(targets=1, numeric=30), dim=64, blocks=3, heads=8, **NO_DROPOUT)
+    for run in (lambda: theirs(x["numeric"], None), lambda: ours(x).prediction):
         with FlopCounterMode(display=False) as counter:
             run().sum().backward()
         counts.append(counter.get_total_flops())
@@ -211,35 +209,34 @@ def test_only_what_is_read_is_computed():
 
 @pytest.mark.parametrize("embeddings", ["linear", "piecewise", "periodic"])
 def test_a_model_comes_back_from_json_and_safetensors(embeddings):
-    x = table(40, 3, CATEGORIES, missing=0.2)
-    x = x._replace(numeric=x.numeric.float())
-    x.numeric[:, 1] = x.numeric[:, 1].sign()  # fewer edges than the others
-    x.numeric[:, 2] = 1.0
-    bins = quantile_bins(x.numeric, x.missing) if embeddings == "piecewise" else None
+    x = single(table(40, 3, CATEGORIES, missing=0.2))
+    x["numeric"][:, 1] = x["numeric"][:, 1].sign()  # fewer edges than the others
+    x["numeric"][:, 2] = 1.0
+    bins = quantile_bins(x["numeric"], x["missing"]) if embeddings == "piecewise" else None
     options: dict[str, Any] = {
         "dim": 8, "heads": 2, "attention": "eca-paper", "temperature": (0.3, 0.5), "embeddings": embeddings,
     }  # fmt: skip
-    inputs = Inputs(targets=1, numeric=3, categories=CATEGORIES)
-    model = randomised(FTTransformer(inputs, bins=bins, **options)).eval()
+    spec = TableSpec(targets=1, numeric=3, categories=CATEGORIES)
+    model = randomised(FTTransformer(spec, bins=bins, **options)).eval()
     config = json.dumps(options | {"bins": model.encoder.tokens.edges})
-    again = FTTransformer(inputs, **json.loads(config)).eval()
+    again = FTTransformer(spec, **json.loads(config)).eval()
     again.load_state_dict(load(save(model.state_dict())))
     assert torch.equal(model(x).prediction, again(x).prediction)
 
 
 def test_a_state_dict_of_version_0_1_loads():
     """Its temperatures were scalars."""
-    inputs, x = Inputs(targets=1, numeric=3), table(6, 3)
-    model = randomised(FTTransformer(inputs, dim=8, heads=2, attention="eca", where="all").double()).eval()
+    spec, x = TableSpec(targets=1, numeric=3), table(6, 3)
+    model = randomised(FTTransformer(spec, dim=8, heads=2, attention="eca", where="all").double()).eval()
     old = {name: p.view(()) if ".temperature." in name else p for name, p in model.state_dict().items()}
     assert sum(p.dim() == 0 for p in old.values()) == 4
-    fresh = FTTransformer(inputs, dim=8, heads=2, attention="eca", where="all").double().eval()
+    fresh = FTTransformer(spec, dim=8, heads=2, attention="eca", where="all").double().eval()
     fresh.load_state_dict(old, strict=True)
     assert torch.equal(fresh(x).prediction, model(x).prediction)
 
 
 def test_weight_decay_leaves_out_what_the_reference_leaves_out():
-    model = FTTransformer(Inputs(targets=1, numeric=28), dim=256, blocks=3, heads=8, attention="eca")
+    model = FTTransformer(TableSpec(targets=1, numeric=28), dim=256, blocks=3, heads=8, attention="eca")
     free = {id(p) for p in model.decay_free()}
     decayed = {name: p.numel() for name, p in model.named_parameters() if id(p) not in free}
     assert sum(decayed.values()) == 1_572_608 - 256  # rtdl decays the weight of the last LayerNorm, perhaps unawares
@@ -248,13 +245,12 @@ def test_weight_decay_leaves_out_what_the_reference_leaves_out():
 
 
 def test_the_literal_dispersion_flattens_the_attention():
-    x = table(64, 20)
-    x = x._replace(numeric=x.numeric.float())
+    x = single(table(64, 20))
     spread, taus = [], []
     for scale in ("sqrt_dim", "paper"):
         torch.manual_seed(0)
-        model = FTTransformer(Inputs(targets=1, numeric=20), dim=256, heads=8, attention="eca-paper", scale=scale)
-        pooled = model.eval()(x).pooled
+        model = FTTransformer(TableSpec(targets=1, numeric=20), dim=256, heads=8, attention="eca-paper", scale=scale)
+        pooled = model.eval()(x).pooled["read-out"]
         spread.append((pooled.weights.amax(1) / pooled.weights.amin(1)).mean().item())
         taus.append(pooled.details["temperature"].mean().item())
     assert taus[0] < 1.5
@@ -263,14 +259,14 @@ def test_the_literal_dispersion_flattens_the_attention():
 
 
 def test_the_monitor_reads_it():
-    x = table(60, 5)
-    x = x._replace(numeric=x.numeric.float())
-    model = FTTransformer(Inputs(targets=1, numeric=5), dim=8, heads=2, attention="eca")
+    x = single(table(60, 5))
+    model = FTTransformer(TableSpec(targets=1, numeric=5), dim=8, heads=2, attention="eca")
     monitor = PlateauMonitor()
     t, _ = model.encoder(x)
     output = model.eval()(x)
     elements = model.pool.elements(t)
-    monitor.update(output.prediction, x.numeric[:, :1], pooled=output.pooled, h=elements, head=model.head)
+    pooled = output.pooled["read-out"]
+    monitor.update(output.prediction, x["numeric"][:, :1], pooled=pooled, h=elements, head=model.head)
     record = monitor.end_epoch()
     assert 1 < record["effective_elements"] <= 6
     assert record["gamma_50"] == record["temperature_50"] == 1.0
@@ -278,10 +274,9 @@ def test_the_monitor_reads_it():
 
 
 def test_it_learns_in_half_precision_too():
-    x = table(64, 4, (3,), missing=0.1)
-    x = x._replace(numeric=x.numeric.float())
-    y = x.numeric[:, :1] * (x.codes[:, :1] - 1)
-    model = FTTransformer(Inputs(targets=1, numeric=4, categories=(3,)), dim=16, attention="eca", where="all")
+    x = single(table(64, 4, (3,), missing=0.1))
+    y = x["numeric"][:, :1] * (x["codes"][:, :1] - 1)
+    model = FTTransformer(TableSpec(targets=1, numeric=4, categories=(3,)), dim=16, attention="eca", where="all")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(25):
@@ -316,15 +311,15 @@ def test_it_learns_in_half_precision_too():
 )
 def test_wrong_options_are_named(options, message):
     with pytest.raises(InputError, match=message):
-        FTTransformer(Inputs(targets=1, numeric=2), **options)
+        FTTransformer(TableSpec(targets=1, numeric=2), **options)
 
 
 def test_wrong_input_is_named():
-    with pytest.raises(InputError, match="bags of elements of width 3"):
-        FTTransformer(Inputs(targets=1, width=3))
+    with pytest.raises(InputError, match=r"rows of a table, got BagSpec\(targets=1, width=3\)"):
+        FTTransformer(BagSpec(targets=1, width=3))
     with pytest.raises(InputError, match="at least one numeric or categorical column"):
-        FTTransformer(Inputs(targets=1))
-    with pytest.raises(InputError, match="a TableInput, got Tensor"):
-        FTTransformer(Inputs(targets=1, numeric=2))(torch.randn(3, 2))
-    with pytest.raises(InputError, match="no Ragged and no mask"):
-        ReadOut(4, 2)(Ragged(torch.randn(3, 4), torch.tensor([3])))
+        FTTransformer(TableSpec(targets=1))
+    with pytest.raises(InputError, match="by the names numeric, missing, codes, got Tensor"):
+        FTTransformer(TableSpec(targets=1, numeric=2))(torch.randn(3, 2))
+    with pytest.raises(InputError, match=r"by the names numeric, missing, codes, got \['elements'\]"):
+        FTTransformer(TableSpec(targets=1, numeric=2))({"elements": torch.randn(3, 2)})

@@ -6,11 +6,10 @@ One file, results.json; a long study has a file a part besides, so that several 
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
-import math
 import platform
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,23 +18,14 @@ from typing import Any
 import torch
 
 import excora
+from excora import storage
 from excora.errors import InputError
-from excora.storage import write_atomically
+from excora.storage import Parts, write_atomically
 
 DIGITS = 6  # significant digits of a stored number
 
 
-def plain(value: Any) -> Any:
-    """As JSON holds it: tensors as lists, numbers with 6 significant digits, NaN and infinity as null."""
-    if isinstance(value, torch.Tensor):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return value
+plain = functools.partial(storage.plain, digits=DIGITS)
 
 
 class Record:
@@ -46,7 +36,7 @@ class Record:
 
     def __init__(self, folder: Path, study: str, configuration: dict[str, Any], *, separate: bool = False) -> None:
         self.path = folder / "results.json"
-        self.parts = folder / "parts" if separate else None
+        self.parts = Parts(folder / "parts") if separate else None
         configuration = plain(configuration)
         self.content: dict[str, Any] = {"study": study, "complete": False, "configuration": configuration}
         self.content |= {"versions": versions(), "chunks": {}}
@@ -72,12 +62,7 @@ class Record:
 
     def _read_parts(self) -> dict[str, Any]:
         assert self.parts is not None
-        found = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self.parts.glob("*.json"))]
-        return {part.pop("key"): part for part in found}
-
-    def _part(self, key: str) -> Path | None:
-        """The file of a chunk."""
-        return self.parts and self.parts / f"{re.sub(r'[^a-z0-9]+', '-', key.lower()).strip('-')}.json"
+        return {part.pop("key"): part for part in self.parts.read_all()}
 
     @property
     def chunks(self) -> dict[str, Any]:
@@ -86,8 +71,7 @@ class Record:
 
     def chunk(self, key: str, compute: Callable[[], Any]) -> bool:
         """Compute and save the chunk unless it is there; True if it was."""
-        part = self._part(key)
-        if part is not None and part.exists():  # another process may have come first
+        if self.parts is not None and self.parts.path(key).exists():  # another process may have come first
             self.content["chunks"] |= self._read_parts()
         if key in self.content["chunks"]:
             return True
@@ -96,10 +80,10 @@ class Record:
         seconds = plain(time.perf_counter() - start)
         chunk = {"result": result, "seconds": seconds, "versions": versions()}
         self.content["chunks"][key] = chunk
-        if part is None:
+        if self.parts is None:
             self.save()
         else:
-            write_atomically(part, _json({"key": key, **chunk}))
+            self.parts.write(key, {"key": key, **chunk})
         return False
 
     def finish(

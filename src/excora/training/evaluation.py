@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features, Index, RetrievalInput, move
-from excora.diagnosis.intervals import correlations, pooled_interval, unit_moments
 from excora.models.network import Network
 from excora.settings import Settings
+from excora.stats.correlation import correlations, unit_moments
+from excora.stats.intervals import pooled_interval
 from excora.training.batches import in_order
 
 Floats = NDArray[np.float64]

@@ -16,10 +16,10 @@ from excora.models.building import carried
 from excora.models.network import Network
 from excora.models.retrieval import RetrievalFeatures
 from excora.settings import Settings
-from excora.storage import write_atomically
+from excora.storage import plain, write_atomically
 from excora.training.core import Training
 from excora.training.evaluation import Answer, Floats, answers, group_scores, scores
-from excora.training.folder import plain, write_json
+from excora.training.folder import write_json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,8 @@ import numpy as np
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.errors import InputError
-from excora.storage import write_atomically
+from excora.storage import plain, write_atomically
 from excora.training.evaluation import Attention, answers
-from excora.training.folder import plain
 from excora.training.outcome import columns, element_names, outside_note
 from excora.training.run import Run
 

@@ -207,7 +207,7 @@ def test_other_runs_are_not_taken_for_these(tmp_path, change, message):
 def test_a_broken_run_file_is_named(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("broken")
     store = Store(folder, Settings(), resume=True)
-    path = store.path("ridge", 0, 0)
+    path = store.parts.path("ridge-0-0")
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"ridge-0-0\.json"):
         store.load("ridge", 0, 0, "mark", 3, 1)

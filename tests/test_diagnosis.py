@@ -16,7 +16,6 @@ from oracles import diagnosis as oracle
 
 from excora.diagnosis import detect_plateau, diagnose
 from excora.diagnosis.files import diagnose_file
-from excora.diagnosis.intervals import fisher, group_interval, pooled_interval
 from excora.diagnosis.trend import trend
 from excora.diagnosis.verdicts import TEXTS, Evidence, make_verdict, verdict
 from excora.errors import InputError
@@ -162,29 +161,6 @@ def test_groups_that_cannot_be_judged_are_counted() -> None:
     nothing = diagnose([1.0, 2.0, 3.0], [1.0, 2.0, 4.0], [1, "b", None]).figures["per group"]
     assert nothing["undefined"] == 3
     assert math.isnan(nothing["mean PCC"].value)
-
-
-def test_intervals_cover_and_agree_with_fisher() -> None:
-    generator = np.random.default_rng(0)
-    hits = {20: 0, 60: 0}
-    for n in hits:
-        for _ in range(80):
-            y = generator.normal(size=n)
-            found = pooled_interval(0.5 * y + math.sqrt(0.75) * generator.normal(size=n), y, None)
-            hits[n] += found.low <= 0.5 <= found.high
-    assert min(hits.values()) >= 70
-    y = generator.normal(size=50_000)
-    large = pooled_interval(y + generator.normal(size=50_000), y, None)
-    assert (large.low, large.high) == pytest.approx(fisher(large.value, 50_000), abs=2e-3)
-    few = group_interval(np.array([0.1, 0.3]), np.array([30.0, 30.0]))
-    assert few.low < 0.2 < few.high
-    assert math.isnan(fisher(0.5, 3)[0])
-
-
-def test_clustered_rows_get_a_wider_interval() -> None:
-    x, y, group = grouped(15, 60, 0.0, 1.0, seed=3)
-    wide, narrow = pooled_interval(x, y, group), pooled_interval(x, y, None)
-    assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
 @given(st.floats(-3, 3), st.floats(-50, 50), st.floats(0.05, 3), st.integers(0, 50))

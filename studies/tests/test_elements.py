@@ -17,10 +17,10 @@ from excora.errors import InputError
 from excora.models.network import build
 from excora.settings import POOLS, Settings
 from excora_studies import elements, reproduce
-from excora_studies.elements import NETWORK, ROWS, SPLITS, TREES, page
+from excora_studies.elements import page as element_page
 from excora_studies.elements.bags import read
-from excora_studies.tabular.rows import pcc
-from excora_studies.tabular.scores import unpack
+from excora_studies.elements import NETWORK, ROWS, SPLITS, TREES
+from excora_studies.tabular.scores import scores, unpack
 from excora_studies.tabular.sets import make_split
 
 NAMES = np.array(["H", "O", "Fe", "Cu"])
@@ -134,7 +134,7 @@ def test_the_study_runs_on_a_users_folder(folder: Path, tmp_path: Path) -> None:
         target = table.target[parts.test, 0]
         for row in ROWS:
             found = results[f"{split} | seed 0 | {row}"]
-            assert pcc(unpack(found["prediction"]), target) == pytest.approx(found["PCC"], abs=0.01)
+            assert scores(unpack(found["prediction"]), target)["PCC"] == pytest.approx(found["PCC"], abs=0.01)
             assert ("attention" in found) == (row not in (NETWORK, TREES))
         attention = results[f"{split} | seed 0 | bags, mean"]["attention"]
         held = read(folder).element[parts.test] >= 0

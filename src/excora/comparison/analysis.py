@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.comparison import bootstrap
 from excora.comparison.peers import PEERS
-from excora.comparison.records import Record, finite
+from excora.comparison.records import Record
 from excora.comparison.result import Comparison, Headline, Pair, Row, conclude
 from excora.comparison.runs import LABELS
-from excora.comparison.scores import Array
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
-from excora.diagnosis.intervals import FEW_GROUPS
+from excora.stats import paired
+from excora.stats.correlation import Array
+from excora.stats.intervals import FEW_GROUPS
+from excora.stats.units import sample_units
+from excora.storage import plain
 
 FEW_SAMPLES = 400
 
@@ -60,14 +62,15 @@ def analyse(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict
     scale = target_scale(dataset.target)
     unit, noun = _units(dataset, index)
     prediction, target = pool.prediction[:, :, index] / scale, dataset.target[index] / scale
-    draws = bootstrap.draw(prediction, target, unit, pool.fold[:, index])
+    seeds = [paired.Predicted(one, target, unit, fold[index]) for one, fold in zip(prediction, pool.fold, strict=True)]
+    draws = paired.draw(seeds)
     pcc, mse = (draws[name].score.mean(0) for name in ("pcc", "mse"))
     rows = [_row(model, records, float(pcc[k]), float(mse[k])) for k, model in enumerate(pool.models)]
     reference = "softmax" if "softmax" in pool.models else pool.models[0]
     pairs = _pairs(pool.models, _chosen(pool.models, pcc, reference), draws)
     headline = _headline(pool.models, pcc, draws["pcc"])
     setup = setup | {"samples": len(index), "resampled": noun, "units": int(unit.max()) + 1}
-    setup["resamples"] = bootstrap.RESAMPLES
+    setup["resamples"] = paired.RESAMPLES
     focus = "eca" if "eca" in pool.models else headline.best
     asked = next((pair for pair in pairs if (pair.model, pair.against) == (focus, reference)), None)
     return Comparison(
@@ -85,16 +88,16 @@ def analyse(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict
 def _units(dataset: Dataset, index: Index) -> tuple[NDArray[np.intp], str]:
     if dataset.group is not None:
         codes = np.unique(dataset.group.astype(str), return_inverse=True)[1]
-        return bootstrap.sample_units(len(index), group=codes[index]), "groups"
+        return sample_units(len(index), group=codes[index]), "groups"
     if dataset.time is not None:
-        return bootstrap.sample_units(len(index), time=dataset.time[index]), "time blocks"
-    return bootstrap.sample_units(len(index)), "samples"
+        return sample_units(len(index), time=dataset.time[index]), "time blocks"
+    return sample_units(len(index)), "samples"
 
 
 def _row(model: str, records: Sequence[Record], pcc: float, mse: float) -> Row:
     mine = sorted((r for r in records if r.model == model), key=lambda r: (r.seed, r.fold))
     runs: list[dict[str, Any]] = [
-        {"seed": r.seed, "fold": r.fold, **finite(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
+        {"seed": r.seed, "fold": r.fold, **plain(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
         for r in mine
     ]
     figures: dict[str, Any] = {}
@@ -116,20 +119,20 @@ def _chosen(models: list[str], pcc: Array, reference: str) -> list[tuple[int, in
     return list(dict.fromkeys(found))
 
 
-def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, bootstrap.Draws]) -> list[Pair]:
+def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, paired.Draws]) -> list[Pair]:
     if not chosen:
         return []
-    bounds = [bootstrap.pairwise(*bootstrap.errors(draws[name], chosen)) for name in ("pcc", "mse")]
+    bounds = [paired.pairwise(*paired.errors(draws[name], chosen)) for name in ("pcc", "mse")]
     return [Pair.of(models[a], models[b], *both) for (a, b), *both in zip(chosen, *bounds, strict=True)]
 
 
-def _headline(models: list[str], pcc: Array, draws: bootstrap.Draws) -> Headline:
+def _headline(models: list[str], pcc: Array, draws: paired.Draws) -> Headline:
     best = int(pcc.argmax())
     better: list[str] = []
     if len(models) > 1:
         # All pairs, not only those with the best: which one is the best was seen in the same data.
         chosen = list(itertools.combinations(range(len(models)), 2))
-        bounds = bootstrap.simultaneous(*bootstrap.errors(draws, chosen))
+        bounds = paired.simultaneous(*paired.errors(draws, chosen))
         for (a, b), bound in zip(chosen, bounds, strict=True):
             if best in (a, b) and bound.side == (1 if best == a else -1):
                 better.append(models[b if best == a else a])

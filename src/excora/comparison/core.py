@@ -13,7 +13,6 @@ from typing import Any
 
 import excora
 from excora.comparison.analysis import Pool, analyse, target_scale
-from excora.comparison.peers import import_lightgbm
 from excora.comparison.progress import Finish, watch
 from excora.comparison.records import Record, Store
 from excora.comparison.result import Comparison
@@ -23,6 +22,7 @@ from excora.data.reading import read
 from excora.data.splits import Split
 from excora.data.splits import folds as make_folds
 from excora.errors import ExcoraError, InputError, MissingExtraError
+from excora.peers.lightgbm import import_lightgbm
 from excora.settings import MODEL_OF, POOLS, Settings
 from excora.storage import write_atomically
 
@@ -47,7 +47,7 @@ def compare(
     models learn from the same training part and are tuned on the same validation part; the test part is predicted once.
 
     Rows are means over runs. Differences are of scores over all samples of a seed, mean over seeds, with paired
-    bootstrap intervals (:mod:`excora.comparison.bootstrap`): plain 95 % for each pair, and for the claim about the best
+    bootstrap intervals (:mod:`excora.stats.paired`): plain 95 % for each pair, and for the claim about the best
     model intervals that hold for all pairs at once.
 
     ``output``: a folder for comparison.json, out_of_fold.csv, report.html and runs/, a file for each finished run;

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from excora.comparison.scores import Array, Scores
 from excora.data.splits import Split
 from excora.errors import InputError
 from excora.settings import Settings
-from excora.storage import write_atomically
+from excora.stats.correlation import Array
+from excora.stats.scores import Scores
+from excora.storage import Parts, plain
+from excora.storage import fingerprint as hashed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,11 +34,7 @@ class Record:
 
 def fingerprint(split: Split, matrix: Array, target: Array, weight: Array | None) -> str:
     """A hash of everything that a model is given on a fold; the feature matrix stands for the features of bags too."""
-    found = hashlib.sha256()
-    for part in (*split, matrix, target, np.empty(0) if weight is None else weight):
-        found.update(f"{part.dtype.str}{part.shape}".encode())
-        found.update(np.ascontiguousarray(part).tobytes())
-    return found.hexdigest()
+    return hashed(*split, matrix, target, weight)
 
 
 class Store:
@@ -55,30 +50,24 @@ class Store:
             if resume:
                 raise InputError("resume goes on with the runs of an output folder: give output as well")
             return
-        if not resume and any(self.folder.glob("*.json")):
+        self.parts = Parts(self.folder)
+        if not resume and self.parts.files():
             raise InputError(
                 f"{folder} holds the runs of a comparison already: go on with them (--resume, resume=True), choose "
                 f"another output folder, or remove this one"
             )
-        try:  # now rather than after the first model
-            self.folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=self.folder).close()
-        except OSError as error:
-            raise InputError(f"{folder}: the output folder cannot be written: {error.strerror}") from None
-
-    def path(self, model: str, seed: int, fold: int) -> Path | None:
-        """Where that run is kept."""
-        return None if self.folder is None else self.folder / f"{model}-{seed}-{fold}.json"
+        self.parts.claim()
 
     def load(self, model: str, seed: int, fold: int, fingerprint: str, samples: int, targets: int) -> Record | None:
         """The run if it is there. One on other data, folds or settings is an InputError, as is a broken file."""
-        path = self.path(model, seed, fold)
-        if path is None or not path.exists():
+        key = _key(model, seed, fold)
+        content = None if self.folder is None else self.parts.read(key)
+        if content is None:
             return None
+        path = self.parts.path(key)
         try:
-            content = json.loads(path.read_text("utf-8"))
             used, record = dict(content["settings"]), _record(content)
-        except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a run of a comparison: remove it, and it is computed again") from error
         differ = [f"{k} was {used.get(k)!r} and is {v!r}" for k, v in self.settings.items() if used.get(k) != v]
         if record.fingerprint != fingerprint:
@@ -93,13 +82,15 @@ class Store:
 
     def save(self, record: Record) -> None:
         """Keep the run, whole or not at all."""
-        path = self.path(record.model, record.seed, record.fold)
-        if path is None:
+        if self.folder is None:
             return
-        content = dataclasses.asdict(record) | finite(record.scores._asdict()) | {"settings": self.settings}
+        content = dataclasses.asdict(record) | record.scores._asdict() | {"settings": self.settings}
         del content["scores"]
-        content["prediction"] = record.prediction.tolist()
-        write_atomically(path, json.dumps(content, allow_nan=False))
+        self.parts.write(_key(record.model, record.seed, record.fold), plain(content))
+
+
+def _key(model: str, seed: int, fold: int) -> str:
+    return f"{model}-{seed}-{fold}"
 
 
 def _record(content: dict[str, Any]) -> Record:
@@ -121,8 +112,3 @@ def _deciding(settings: Settings) -> dict[str, Any]:
     fields = [field for field in dataclasses.fields(settings) if field.name not in ("pool", "seed")]
     kept = [f.name for f in fields if f.metadata["panel"] != "Machine" or f.name == "precision"]
     return {name: getattr(settings, name) for name in kept}
-
-
-def finite(values: dict[str, float]) -> dict[str, float | None]:
-    """As JSON holds numbers: NaN and infinity become None."""
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -9,15 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.comparison.peers import PEERS, Fitted, Fold, Part
+from excora.comparison.peers import PEERS, Fitted, Fold
 from excora.comparison.records import Record, fingerprint
-from excora.comparison.scores import Array, score
 from excora.data.dataset import Dataset, Features, Index
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.errors import ExcoraError
 from excora.models.building import Samples, build_on
+from excora.peers import Part
 from excora.settings import POOLS, Settings
+from excora.stats.correlation import Array
+from excora.stats.scores import score
 from excora.training import train
 from excora.training.evaluation import answers
 

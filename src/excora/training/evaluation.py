@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features, Index, each, in_double
-from excora.diagnosis.intervals import correlations, pooled_interval, unit_moments
 from excora.models import Network, Output
 from excora.pooling import Pooled
 from excora.settings import Setup
+from excora.stats.correlation import correlations, unit_moments
+from excora.stats.intervals import pooled_interval
 from excora.training.batches import in_order
 
 Floats = NDArray[np.float64]

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from excora.comparison.bootstrap import sample_units
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.errors import InputError
 from excora.estimators.ensemble import SEEDS, pick
+from excora.stats.units import sample_units
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.tabular import page, sets
 from excora_studies.tabular.networks import excora_row, ft_rows, retrieval_rows

@@ -7,7 +7,6 @@ training and validation part together with everything fixed, the number of steps
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -15,8 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from excora import peers
 from excora.data.splits import Split
-from excora.estimators.ensemble import SEEDS, pcc
+from excora.estimators.ensemble import SEEDS
+from excora.stats.correlation import pearson, selection_mean
+from excora.stats.scores import squared_error
 
 Floats = NDArray[np.float64]
 Parameters = dict[str, Any]
@@ -106,36 +108,29 @@ class Row:
     members: int = 1
     listed: tuple[Parameters, ...] = ()
 
-    def trial(self, number: int) -> Parameters:
-        """The parameters of a trial: what is listed, or the defaults and then draws from the space."""
+    def trials(self, most: int) -> list[Parameters]:
+        """The parameters to try: what is listed, or the defaults and then draws from the space."""
         if self.listed:
-            return self.defaults | self.listed[number]
-        if number == 0:
-            return dict(self.defaults)
-        draw = np.random.default_rng(number)
-        return self.defaults | {name: values[draw.integers(len(values))] for name, values in self.space.items()}
+            return [self.defaults | change for change in self.listed[:most]]
+        return peers.drawn(self.defaults, self.space, most)
 
     def tune(self, train: Part, validation: Part, *, trials: int, budget: float, seed: int) -> list[Trial]:
         """The trials, best first: by validation MSE, which every peer minimises too."""
-        found: list[Trial] = []
-        start = time.process_time()
-        count = trials if self.space else len(self.listed) or 1
-        for number in range(min(trials, count)):
-            if found and time.process_time() - start > budget:
-                break
-            found.append(self._try(self.trial(number), train, validation, seed))
-        return sorted(found, key=lambda trial: trial.mse)
+        return self._try(self.trials(trials), train, validation, seed, budget)
 
     def again(self, trial: Trial, train: Part, validation: Part, seed: int) -> Trial:
         """The trial with another seed, so that picking it twice counts for what it is worth."""
-        return self._try(trial.parameters, train, validation, seed)
+        return self._try([trial.parameters], train, validation, seed)[0]
 
-    def _try(self, parameters: Parameters, train: Part, validation: Part, seed: int) -> Trial:
-        begun = time.process_time()
-        predict, fixed = self.fit(parameters, train, validation, seed)
-        prediction = np.asarray(predict(validation.x), np.float64)
-        seconds = time.process_time() - begun
-        return Trial(fixed, prediction, mse(prediction, validation.y), pcc(prediction, validation.y), seconds)
+    def _try(
+        self, given: list[Parameters], train: Part, validation: Part, seed: int, budget: float = np.inf
+    ) -> list[Trial]:
+        fits = (peers.Fitted(*self.fit(parameters, train, validation, seed)) for parameters in given)
+        y = validation.y
+        return [
+            Trial(t.fitted.parameters, t.prediction, t.score, selection_mean(pearson(t.prediction, y)), t.seconds)
+            for t in peers.search(fits, peers.Part(validation.x, y), squared_error, seconds=budget)
+        ]
 
     def predict(self, chosen: list[Parameters], train: Part, test: Floats, seed: int) -> Floats:
         """The mean over fits of everything that was chosen, each with a seed of its own."""
@@ -144,8 +139,3 @@ class Row:
             for number, parameters in enumerate(chosen)
         ]
         return np.mean(found, 0)
-
-
-def mse(prediction: Floats, target: Floats) -> float:
-    """Mean squared error."""
-    return float(np.square(prediction - target).mean())

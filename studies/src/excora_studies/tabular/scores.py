@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.diagnosis.intervals import correlations, unit_moments
-from excora.estimators.ensemble import pcc
-from excora_studies.tabular.rows import Floats, mse
-
-RESAMPLES = 2000
+from excora.stats.correlation import pearson, selection_mean
+from excora.stats.paired import Predicted, draw, errors, pairwise
+from excora.stats.scores import squared_error
+from excora.stats.units import sample_units
+from excora_studies.tabular.rows import Floats
 
 
 def scores(prediction: Floats, target: Floats) -> dict[str, float]:
     """On the scale of the target."""
     found = {"MAE": float(np.abs(prediction - target).mean())}
-    return found | {"MSE": mse(prediction, target), "PCC": pcc(prediction, target)}
+    return found | {"MSE": squared_error(prediction, target), "PCC": selection_mean(pearson(prediction, target))}
 
 
 def pack(prediction: Floats) -> str:
@@ -50,30 +50,17 @@ def unpack_codes(text: str) -> NDArray[np.intp]:
 
 
 def paired(
-    first: list[Floats], second: list[Floats], target: list[Floats], unit: list[NDArray[np.intp]], *, seed: int = 0
+    first: list[Floats], second: list[Floats], target: list[Floats], unit: list[NDArray[np.intp]]
 ) -> dict[str, dict[str, Any]]:
-    """first - second in PCC and in MSE (of the standardised target), with 95 % intervals.
+    """first - second in PCC and in MSE (of the standardised target), with 95 % intervals of :mod:`excora.stats.paired`.
 
-    Lists are by seed, arrays over the test rows of that seed. A resample draws seeds with replacement, and units (rows,
-    compositions, blocks of time) with replacement from all units, the same ones for every seed and both rows: D* is the
-    mean over drawn seeds of the difference of scores over drawn units.
+    Lists are by seed, arrays over the test rows of that seed, which one training has predicted. Units (rows,
+    compositions, blocks of time) have the same number in every seed.
     """
-    generator = np.random.default_rng(seed)
     seen = np.unique(np.concatenate(unit))
-    unit, units = [np.searchsorted(seen, u) for u in unit], len(seen)
-    counts = generator.multinomial(units, np.full(units, 1 / units), RESAMPLES).astype(np.float64)
-    drawn = np.zeros((2, len(first), RESAMPLES))
-    mean = np.zeros((2, len(first)))
-    for s, (a, b, y, u) in enumerate(zip(first, second, target, unit, strict=True)):
-        sums = [unit_moments(x, y, u, units) for x in (a, b)]
-        drawn[0, s] = np.nan_to_num(correlations(counts @ sums[0])) - np.nan_to_num(correlations(counts @ sums[1]))
-        worse = np.bincount(u, (a - y) ** 2 - (b - y) ** 2, units)
-        drawn[1, s] = counts @ worse / (counts @ np.bincount(u, minlength=units))
-        mean[:, s] = pcc(a, y) - pcc(b, y), mse(a, y) - mse(b, y)
-    chosen = generator.integers(0, len(first), (RESAMPLES, len(first)))
-    found = {}
-    for k, name in enumerate(("PCC", "MSE")):
-        resampled = drawn[k][chosen, np.arange(RESAMPLES)[:, None]].mean(1)
-        low, high = np.quantile(resampled, [0.025, 0.975])
-        found[name] = {"difference": float(mean[k].mean()), "low": float(low), "high": float(high)}
-    return found
+    block = sample_units(len(seen))  # at most 2,000: a resample is a count for each
+    seeds = [
+        Predicted(np.stack([a, b])[..., None], y[:, None], block[np.searchsorted(seen, u)], np.zeros(len(y), np.intp))
+        for a, b, y, u in zip(first, second, target, unit, strict=True)
+    ]
+    return {name.upper(): pairwise(*errors(draws, [(0, 1)]))[0]._asdict() for name, draws in draw(seeds).items()}

@@ -1,33 +1,44 @@
 """Paired bootstrap of score differences between models, over samples (or groups, or time blocks) and over trainings.
 
 For models a and b the difference is D = mean over seeds of d_s, d_s = score_s(a) - score_s(b), each score taken over
-all samples of the seed. Two things make D random:
+all samples that the seed has tested: all of them by cross-validation, or a test part of its own. Two things make D
+random:
 
 - the samples. Units (samples, groups, time blocks) are drawn with replacement, the same draw for every model and seed:
   D* varies as D would with other samples, those trainings given.
 - the trainings. Each (seed, fold), a cell, is a training of its own, which shifts the difference on its samples by its
-  own m_c (start of the network, training part), variance v; D has the mean of S F such shifts. By its influence
+  own m_c (start of the network, training part), variance v; D has the mean of all such shifts. By its influence
   on the score each sample contributes to its cell's mean, and the means differ by more than samples explain if v > 0:
   their covariance is C + v I, C known from the units. With few cells v is poorly known, and that has to widen the
-  interval: v* solves sum_k z_k^2 / (lambda_k + v*) = chi^2_{SF-1}, a new draw each time (0 if there is no solution),
+  interval: v* solves sum_k z_k^2 / (lambda_k + v*) = chi^2_{cells-1}, a new draw each time (0 if there is no solution),
   where lambda are the eigenvalues of C among contrasts of cells and z the cell means along its eigenvectors.
 
 One draw of the error is (D* - D) sqrt(U / chi^2_{U-1}) + sqrt(v* sum_c share_c^2) z, U units, z normal: Student's t in
 place of the normal distribution in both parts, as few units and few cells ask for. The interval is D + its quantiles.
+How often it says that equal models differ is measured by checks/false_wins.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from excora.diagnosis.intervals import UNITS, Array, correlations, unit_moments
+from excora.stats.correlation import Array, Codes, correlations, unit_moments
+from excora.stats.units import effective_units
 
 RESAMPLES = 2000
 LEVEL = 0.95
-Codes = NDArray[np.intp]
+
+
+class Predicted(NamedTuple):
+    """What the models of one seed predicted of the samples that it tests."""
+
+    prediction: Array  #: (models, n, targets)
+    target: Array  #: (n, targets), NaN where unknown
+    unit: Codes  #: (n,): what is resampled together, numbered alike in all seeds
+    fold: Codes  #: (n,): which training predicted it, from 0 without gaps
 
 
 class Draws(NamedTuple):
@@ -54,62 +65,56 @@ class Bounds(NamedTuple):
         return int(self.low > 0) - int(self.high < 0)
 
 
-def sample_units(samples: int, *, group: Codes | None = None, time: Array | None = None) -> Codes:
-    """The unit that each sample is resampled with, (samples,), numbered from 0.
-
-    Groups whole; of time-ordered samples blocks of about sqrt(n) neighbours, for neighbours are alike; else each sample
-    by itself, or random blocks of a data set of more than 2,000.
-
-    >>> sample_units(9, time=np.arange(9.0)[::-1]).tolist()
-    [2, 2, 2, 1, 1, 1, 0, 0, 0]
-    """
-    if group is not None:
-        return np.unique(group, return_inverse=True)[1].astype(np.intp)
-    if time is not None:
-        blocks = max(int(np.sqrt(samples)), 1)
-        rank = np.empty(samples, dtype=np.intp)
-        rank[np.argsort(time, kind="stable")] = np.arange(samples)
-        return rank * blocks // samples
-    if samples <= UNITS:
-        return np.arange(samples)
-    return np.random.default_rng(0).permutation(samples) % UNITS
-
-
-def draw(
-    prediction: Array,
-    target: Array,
-    unit: Codes,
-    fold: Codes,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> dict[str, Draws]:
+def draw(seeds: Sequence[Predicted], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Draws]:
     """Draws of "pcc" and "mse" for every model.
 
-    Shapes: prediction (seeds, models, n, targets), target (n, targets), unit (n,), fold (seeds, n).
     Several targets: the mean over targets. An undefined correlation counts as 0, so that a collapsed model loses.
     """
-    seeds, models, n, targets = prediction.shape
-    units = int(unit.max()) + 1
+    unit = np.concatenate([predicted.unit for predicted in seeds])
+    units, models = int(unit.max()) + 1, len(seeds[0].prediction)
     counts = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), resamples).astype(np.float64)
-    size = counts @ np.bincount(unit, minlength=units)
-    score, resampled = np.zeros((2, seeds, models)), np.zeros((2, resamples, models))
-    contribution = np.zeros((2, seeds, models, n))
-    for s, m, t in np.ndindex(seeds, models, targets):
-        x, y = prediction[s, m, :, t], target[:, t]
-        sums = unit_moments(x, y, unit, units)
-        rho = float(correlations(sums.sum(0)))
-        squares = (x - y) ** 2
-        score[:, s, m] += np.nan_to_num(rho) / targets, squares.mean() / targets
-        resampled[0, :, m] += np.nan_to_num(correlations(counts @ sums)) / (targets * seeds)
-        resampled[1, :, m] += counts @ np.bincount(unit, squares, units) / size / (targets * seeds)
-        contribution[0, s, m] += _influence(x, y, rho) / targets
-        contribution[1, s, m] += squares / targets
-    worth = effective_units(unit)
-    return {
-        name: Draws(score[k], resampled[k], *_cells(contribution[k], unit, fold), worth)
-        for k, name in enumerate(("pcc", "mse"))
-    }
+    score, resampled = np.zeros((2, len(seeds), models)), np.zeros((2, resamples, models))
+    cells: list[list[tuple[Array, Array, Array]]] = [[], []]
+    for s, predicted in enumerate(seeds):
+        contribution = np.zeros((2, models, len(predicted.unit)))
+        for m in range(models):
+            score[:, s, m], drawn, contribution[:, m] = _scores(predicted, m, counts)
+            resampled[:, :, m] += drawn / len(seeds)
+        for k in range(2):
+            cells[k].append(_cells(contribution[k], predicted, units))
+    found = {}
+    for k, name in enumerate(("pcc", "mse")):
+        mean, spread, share = (list(part) for part in zip(*cells[k], strict=True))
+        shares = np.concatenate(share) / len(seeds)
+        joined = np.concatenate(mean), np.concatenate(spread, 1), shares
+        found[name] = Draws(score[k], resampled[k], *joined, effective_units(unit))
+    return found
+
+
+def _scores(predicted: Predicted, model: int, counts: Array) -> tuple[Array, Array, Array]:
+    """PCC and MSE of a model, mean over targets: (2,); by resample (2, resamples); by sample (2, n), whose mean is the
+    score: what its weight would change in it.
+    """
+    units, (n, targets) = counts.shape[1], predicted.target.shape
+    score, drawn, contribution = np.zeros(2), np.zeros((2, len(counts))), np.zeros((2, n))
+    for x, y in zip(predicted.prediction[model].T, predicted.target.T, strict=True):
+        known = ~np.isnan(y)
+        x, y, unit = x[known], y[known], predicted.unit[known]  # noqa: PLW2901
+        if not len(y):
+            continue
+        sums, squares = unit_moments(x, y, unit, units), (x - y) ** 2
+        rho, size = float(correlations(sums.sum(0))), counts @ np.bincount(unit, minlength=units)
+        own = np.array([np.nan_to_num(rho), squares.mean()])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mse = counts @ np.bincount(unit, squares, units) / size
+        again = np.stack([np.nan_to_num(correlations(counts @ sums)), mse])
+        score += own / targets
+        drawn += np.where(size > 0, again, own[:, None]) / targets  # none of its units drawn: nothing is known
+        each = np.stack([_influence(x, y, rho), squares])
+        # A sample without a label leaves the score where it is, and those that have one weigh more.
+        contribution[:, known] += (each - own[:, None]) * (n / len(y)) / targets
+        contribution += own[:, None] / targets
+    return score, drawn, contribution
 
 
 def _influence(x: Array, y: Array, rho: float) -> Array:
@@ -120,33 +125,17 @@ def _influence(x: Array, y: Array, rho: float) -> Array:
     return np.asarray(rho + x * y - rho * (x * x + y * y) / 2)
 
 
-def effective_units(unit: Codes) -> float:
-    """How many units of one size the units are worth: (sum n_u)^2 / sum n_u^2.
-
-    >>> effective_units(np.array([0, 0, 1, 1, 2, 2]))
-    3.0
-    """
-    sizes = np.bincount(unit).astype(np.float64)
-    return float(sizes.sum() ** 2 / (sizes**2).sum())
-
-
-def _cells(contribution: Array, unit: Codes, fold: Codes) -> tuple[Array, Array, Array]:
-    """Means of the cells (cells, models), the units' parts in their errors (units, cells, models), and shares."""
-    seeds, models, _ = contribution.shape
-    units, folds = int(unit.max()) + 1, int(fold.max()) + 1
-    means, parts, shares = [], [], []
-    for s in range(seeds):
-        place = unit * folds + fold[s]
-        size = np.bincount(fold[s], minlength=folds).astype(np.float64)
-        mean = np.stack([np.bincount(fold[s], c, folds) for c in contribution[s]], 1) / size[:, None]
-        apart = contribution[s] - mean.T[:, fold[s]]
-        part = np.stack([np.bincount(place, row, units * folds) for row in apart], 1).reshape(units, folds, models)
-        # Deviations from a mean of few units are too small by this factor.
-        held = np.bincount(np.unique(place) % folds, minlength=folds).astype(np.float64)
-        parts.append(part * np.sqrt(held / np.maximum(held - 1, 1))[:, None] / size[:, None])
-        means.append(mean)
-        shares.append(size / size.sum() / seeds)
-    return np.concatenate(means), np.concatenate(parts, 1), np.concatenate(shares)
+def _cells(contribution: Array, predicted: Predicted, units: int) -> tuple[Array, Array, Array]:
+    """Of the folds of a seed: means (folds, models), the units' parts in their errors (units, folds, models), sizes."""
+    fold, folds, models = predicted.fold, int(predicted.fold.max()) + 1, len(contribution)
+    place = predicted.unit * folds + fold
+    size = np.bincount(fold, minlength=folds).astype(np.float64)
+    mean = np.stack([np.bincount(fold, row, folds) for row in contribution], 1) / size[:, None]
+    apart = contribution - mean.T[:, fold]
+    part = np.stack([np.bincount(place, row, units * folds) for row in apart], 1).reshape(units, folds, models)
+    # Deviations from a mean of few units are too small by this factor.
+    held = np.bincount(np.unique(place) % folds, minlength=folds).astype(np.float64)
+    return mean, part * np.sqrt(held / np.maximum(held - 1, 1))[:, None] / size[:, None], size / size.sum()
 
 
 def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tuple[Array, Array]:
@@ -162,8 +151,12 @@ def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tupl
 
 
 def _training_errors(cell: Array, spread: Array, share: Array, count: int, generator: np.random.Generator) -> Array:
-    """Draws of the error that comes from having these trainings and no others: (count, pairs)."""
+    """Draws of the error that comes from having these trainings and no others: (count, pairs); 0 for a single one, of
+    which nothing is known.
+    """
     cells, pairs = cell.shape
+    if cells == 1:
+        return np.zeros((count, pairs))
     chi = generator.chisquare(cells - 1, count)
     # One normal draw a cell, shared by the pairs: their errors go together as the cells' differences do.
     normal = generator.normal(size=(count, cells))

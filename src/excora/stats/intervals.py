@@ -6,12 +6,12 @@ import dataclasses
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from excora.stats.correlation import Array, Codes, correlations, unit_moments
+from excora.stats.units import UNITS
+
 RESAMPLES = 1000
 FEW_ROWS, FEW_GROUPS = 30, 10
-UNITS = 2000  # more rows than this are resampled in random blocks: as good, and it costs the same for a million rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,31 +27,6 @@ class Interval:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def unit_moments(x: Array, y: Array, unit: NDArray[np.intp], units: int) -> Array:
-    """Sums of (1, x, y, xx, yy, xy) of each unit, x and y centred and scaled over all rows: (units, 6)."""
-    x, y = _standard(x), _standard(y)
-    columns = (np.ones_like(x), x, y, x * x, y * y, x * y)
-    return np.stack([np.bincount(unit, column, units) for column in columns], 1)
-
-
-def correlations(moments: Array) -> Array:
-    """Correlation from sums (..., 6); NaN where one of the two is constant."""
-    n, x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        x, y = x / n, y / n
-        variance_x, variance_y = xx / n - x * x, yy / n - y * y
-        rho = (xy / n - x * y) / np.sqrt(variance_x * variance_y)
-    # Both are of unit scale here, so an absolute limit tells spread from rounding.
-    return np.where((variance_x > 1e-14) & (variance_y > 1e-14), np.clip(rho, -1.0, 1.0), np.nan)
-
-
-def _standard(x: Array) -> Array:
-    centred = x - x.mean()
-    centred -= centred.mean()
-    scale = np.sqrt(np.mean(centred**2))
-    return centred / scale if scale > 4 * np.finfo(np.float64).eps * abs(x.mean()) else np.zeros_like(x)
-
-
 def fisher(rho: float, n: float) -> tuple[float, float]:
     """Fisher's interval tanh(atanh(rho) +- 1.96 / sqrt(n - 3)); NaN for n <= 3."""
     if not n > 3 or math.isnan(rho):
@@ -60,10 +35,22 @@ def fisher(rho: float, n: float) -> tuple[float, float]:
     return math.tanh(z - reach), math.tanh(z + reach)
 
 
-def pooled_interval(x: Array, y: Array, group: NDArray[np.intp] | None, *, seed: int = 0) -> Interval:
+def pooled_interval(x: Array, y: Array, group: Codes | None = None, *, seed: int = 0) -> Interval:
     """Correlation over all rows. Groups, where given and at least 10, are resampled whole: their rows are not
     independent. Below 30 rows or 10 groups Fisher's z over rows, which takes them as independent.
+
+    ``x`` prediction and ``y`` target (n,), NaN where unknown: such rows do not count. ``group`` (n,) numbered from 0.
+
+    >>> y = np.arange(40.0)
+    >>> print(pooled_interval(y + 5 * np.sin(y), y))
+    0.956 [0.937, 0.970]
     """
+    known = ~np.isnan(y)
+    if not known.all():
+        x, y = x[known], y[known]
+        group = None if group is None else np.unique(group[known], return_inverse=True)[1].astype(np.intp)
+    if not len(y):
+        return Interval(math.nan, math.nan, math.nan, "no label is known")
     generator = np.random.default_rng(seed)
     if group is None:
         few, method = len(x) < FEW_ROWS, "bootstrap over rows"

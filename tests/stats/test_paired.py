@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles import bootstrap as oracle
 
-from excora.comparison import bootstrap
-from excora.comparison.bootstrap import draw, errors, pairwise, sample_units, simultaneous
+from excora.stats import paired
+from excora.stats.paired import Predicted, draw, errors, pairwise, simultaneous
+from excora.stats.units import sample_units
+
+
+def by_seed(prediction, target, unit, fold) -> list[Predicted]:
+    """Of predictions (seeds, models, n, targets) and folds (seeds, n)."""
+    return [Predicted(one, target, unit, part) for one, part in zip(prediction, fold, strict=True)]
 
 
 def small(seed: int = 0, *, targets: int = 1, groups: int | None = None):
@@ -27,7 +31,7 @@ def small(seed: int = 0, *, targets: int = 1, groups: int | None = None):
 @pytest.mark.parametrize("name", ["pcc", "mse"])
 def test_resamples_equal_those_of_repeated_rows(name, targets, groups):
     prediction, target, unit, fold = small(targets=targets, groups=groups)
-    draws = draw(prediction, target, unit, fold, resamples=7, seed=3)[name]
+    draws = draw(by_seed(prediction, target, unit, fold), resamples=7, seed=3)[name]
     units = unit.max() + 1
     counts = np.random.default_rng(3).multinomial(units, np.full(units, 1 / units), 7)
     expected = [oracle.resampled(prediction, target, unit, row, name) for row in counts]
@@ -40,7 +44,7 @@ def test_contributions_are_the_influence_of_each_sample():
     prediction, target, _, _ = small()
     x, y = prediction[0, 0, :, 0], target[:, 0]
     rho = oracle.pcc(x, y)
-    found = bootstrap._influence(x, y, rho)
+    found = paired._influence(x, y, rho)
     np.testing.assert_allclose(found - rho, oracle.influence(x, y), atol=1e-8)
     assert found.mean() == pytest.approx(rho, abs=1e-12)
 
@@ -48,7 +52,7 @@ def test_contributions_are_the_influence_of_each_sample():
 @pytest.mark.parametrize("groups", [None, 8])
 def test_cells_equal_those_found_one_by_one(groups):
     prediction, target, unit, fold = small(groups=groups)
-    draws = draw(prediction, target, unit, fold, resamples=2)["mse"]
+    draws = draw(by_seed(prediction, target, unit, fold), resamples=2)["mse"]
     squares = (prediction[..., 0] - target[:, 0]) ** 2
     expected = [squares[s, :, fold[s] == f].mean(0) for s in range(2) for f in range(3)]
     np.testing.assert_allclose(draws.cell, expected, rtol=1e-12)
@@ -64,7 +68,7 @@ def test_the_variance_of_training_solves_its_equation():
     contrast = np.linalg.svd(np.ones((1, 6)))[2][1:]
     values, vectors = np.linalg.eigh(contrast @ parts.T @ parts @ contrast.T)
     chi = generator.chisquare(5, 50)
-    found = bootstrap._solve((vectors.T @ contrast @ means) ** 2, values, chi)
+    found = paired._solve((vectors.T @ contrast @ means) ** 2, values, chi)
     expected = [oracle.excess_variance(means, parts.T @ parts, value) for value in chi]
     np.testing.assert_allclose(found, expected, rtol=0.01, atol=1e-9)
     assert min(expected) == 0.0
@@ -72,7 +76,7 @@ def test_the_variance_of_training_solves_its_equation():
 
 
 def test_swapping_the_models_mirrors_the_interval():
-    draws = draw(*small(), resamples=200)["pcc"]
+    draws = draw(by_seed(*small()), resamples=200)["pcc"]
     one, other = (pairwise(*errors(draws, [pair]))[0] for pair in ((0, 1), (1, 0)))
     assert (one.difference, one.low, one.high) == pytest.approx((-other.difference, -other.high, -other.low))
 
@@ -80,7 +84,7 @@ def test_swapping_the_models_mirrors_the_interval():
 def test_a_model_does_not_differ_from_itself():
     prediction, target, unit, fold = small()
     prediction[:, 1] = prediction[:, 0]
-    for draws in draw(prediction, target, unit, fold, resamples=50).values():
+    for draws in draw(by_seed(prediction, target, unit, fold), resamples=50).values():
         for bounds in (pairwise, simultaneous):
             found = bounds(*errors(draws, [(0, 1)]))[0]
             assert (tuple(found), found.side) == ((0.0, 0.0, 0.0), 0)
@@ -89,7 +93,7 @@ def test_a_model_does_not_differ_from_itself():
 def test_a_collapsed_model_counts_as_a_correlation_of_0():
     prediction, target, unit, fold = small()
     prediction[:, 2] = 0.1
-    draws = draw(prediction, target, unit, fold, resamples=50)["pcc"]
+    draws = draw(by_seed(prediction, target, unit, fold), resamples=50)["pcc"]
     assert (draws.score[:, 2] == 0).all()
     assert (draws.resampled[:, 2] == 0).all()
     assert (draws.cell[:, 2] == 0).all()
@@ -97,39 +101,70 @@ def test_a_collapsed_model_counts_as_a_correlation_of_0():
 
 
 def test_simultaneous_intervals_contain_the_pairwise_ones():
-    draws = draw(*small(), resamples=500)["pcc"]
+    draws = draw(by_seed(*small()), resamples=500)["pcc"]
     found = errors(draws, [(0, 1), (0, 2), (1, 2)])
     for one, all_of in zip(pairwise(*found), simultaneous(*found), strict=True):
         assert all_of.low < one.low < one.difference < one.high < all_of.high
 
 
-@given(st.integers(2, 60), st.integers(0, 5), st.sampled_from(["samples", "groups", "time"]))
-def test_units_are_numbered_without_gaps_and_keep_what_belongs_together(n, seed, kind):
-    labels = np.random.default_rng(seed).integers(0, 4, n)
-    if kind == "groups":
-        unit = sample_units(n, group=labels)
-        assert all(len(set(unit[labels == label])) == 1 for label in set(labels))
-    elif kind == "time":
-        unit = sample_units(n, time=labels.astype(float))
-        assert (np.diff(unit[np.argsort(labels, kind="stable")]) >= 0).all()
-    else:
-        unit = sample_units(n)
-        assert len(set(unit)) == n
-    assert set(unit) == set(range(unit.max() + 1))
+def test_seeds_may_have_test_parts_of_their_own():
+    generator = np.random.default_rng(5)
+    target = generator.normal(size=(60, 2))
+    parts = [generator.choice(60, size, replace=False) for size in (30, 20)]
+    given = [
+        Predicted(target[part] + generator.normal(size=(2, len(part), 2)), target[part], part // 3, np.zeros_like(part))
+        for part in parts
+    ]
+    draws = draw(given, resamples=9, seed=2)
+    counts = np.random.default_rng(2).multinomial(20, np.full(20, 1 / 20), 9)
+    for name in ("pcc", "mse"):
+        expected = np.mean(
+            [[oracle.resampled(p.prediction[None], p.target, p.unit, row, name) for row in counts] for p in given], 0
+        )
+        np.testing.assert_allclose(draws[name].resampled, expected, rtol=1e-10)
+        assert draws[name].share.tolist() == [0.5, 0.5]
+        np.testing.assert_allclose(draws[name].share @ draws[name].cell, draws[name].score.mean(0), rtol=1e-10)
 
 
-def test_many_samples_are_resampled_in_blocks():
-    sizes = np.bincount(sample_units(4500))
-    assert (len(sizes), sizes.min(), sizes.max()) == (2000, 2, 3)
+def test_a_seed_of_which_nothing_is_drawn_keeps_its_score():
+    generator = np.random.default_rng(0)
+    target = generator.normal(size=(8, 1))
+    own = [
+        Predicted(target + generator.normal(size=(2, 8, 1)), target, np.full(8, s), np.zeros(8, int)) for s in (0, 1)
+    ]
+    draws = draw(own, resamples=40)
+    for one in draws.values():
+        assert np.isfinite(one.resampled).all()
+        either = np.isclose(one.resampled[:, :, None], one.score.mean(0)[None, :, None]).any(2)
+        assert either.all()  # whichever of both units is drawn, the score of either seed is what it was
 
 
-def test_units_of_several_sizes_are_worth_fewer():
-    assert bootstrap.effective_units(np.array([0] * 9 + [1])) == pytest.approx(100 / 82)
+def test_one_training_says_nothing_about_others():
+    generator = np.random.default_rng(0)
+    target = generator.normal(size=(50, 1))
+    one = Predicted(target + generator.normal(size=(2, 50, 1)), target, np.arange(50), np.zeros(50, int))
+    found = pairwise(*errors(draw([one])["pcc"], [(0, 1)]))[0]
+    assert found.low < found.difference < found.high
+
+
+def test_samples_without_a_label_are_as_good_as_absent():
+    prediction, target, unit, fold = small(targets=2)
+    less = np.where(np.arange(24)[:, None] < 20, target, np.nan)
+    there = draw(by_seed(prediction[:, :, :20], target[:20], unit[:20], fold[:, :20]), resamples=2)
+    masked = draw(by_seed(prediction, less, unit, fold), resamples=300)
+    for name in ("pcc", "mse"):
+        np.testing.assert_allclose(masked[name].score, there[name].score, rtol=1e-12)
+        mean = masked[name].share @ masked[name].cell
+        np.testing.assert_allclose(mean, there[name].score.mean(0), rtol=1e-10)
+        assert np.isfinite(errors(masked[name], [(0, 1)])[1]).all()
+    nothing = draw(by_seed(prediction, np.where([True, False], target, np.nan), unit, fold), resamples=2)["pcc"]
+    only = draw(by_seed(prediction[..., :1], target[:, :1], unit, fold), resamples=2)["pcc"]
+    np.testing.assert_allclose(nothing.score, only.score / 2, rtol=1e-12)  # undefined: counts as 0
 
 
 def won(world: oracle.World, seed: int) -> bool:
     unit = sample_units(len(world.target), group=world.group, time=world.time)
-    draws = draw(world.prediction, world.target, unit, world.fold, resamples=200, seed=seed)["pcc"]
+    draws = draw(by_seed(world.prediction, world.target, unit, world.fold), resamples=200, seed=seed)["pcc"]
     return pairwise(*errors(draws, [(1, 0)], seed=seed))[0].side != 0
 
 
@@ -158,7 +193,8 @@ def test_without_the_trainings_an_equal_model_would_win_too_often():
     generator, wins = np.random.default_rng(0), 0
     for seed in range(60):
         world = oracle.equal_models(generator, n=200, luck=0.2)
-        draws = draw(world.prediction, world.target, np.arange(200), world.fold, resamples=200, seed=seed)["pcc"]
+        seeds = by_seed(world.prediction, world.target, np.arange(200), world.fold)
+        draws = draw(seeds, resamples=200, seed=seed)["pcc"]
         difference, error = errors(draws._replace(cell=np.zeros_like(draws.cell)), [(1, 0)], seed=seed)
         wins += pairwise(difference, error)[0].side != 0
     assert wins > 9  # 15 %

@@ -42,7 +42,7 @@ _HOME = {
     "predict": "application",
     "Run": "application",
     "validate": "data.validation",
-    "compare": "comparison",
+    "compare": "application",
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
     "TabularEnsemble": "estimators",

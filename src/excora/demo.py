@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from excora.comparison import Comparison, compare
-from excora.tasks.plateau import PlateauTask
+from excora.application import Run, compare, fit
+from excora.comparison import Comparison
 from excora.errors import InputError
 from excora.settings import Settings
 from excora.storage import write_atomically
+from excora.tasks.plateau import PlateauTask
 from excora.threads import one_thread
-from excora.application import Run, fit
 
 LEVEL, MARKER = 0.24, 0.55 / 0.6  # sigma~, nu / eta
 BAGS = 1000

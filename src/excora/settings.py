@@ -97,6 +97,10 @@ class Setup:
         parts: tuple[Options, ...] = (self.options, self.recipe, self.machine)
         return {"model": self.model} | {name: value for part in parts for name, value in part.to_dict().items()}
 
+    def with_seed(self, seed: int) -> Setup:
+        """The same with another seed."""
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, seed=seed))
+
 
 def _trained(values: dict[str, Any]) -> Model:
     name = values.get("model")

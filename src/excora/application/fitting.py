@@ -130,9 +130,7 @@ def _record(config: dict[str, Any], training: Training, found: Evaluation) -> Ru
     )
 
 
-def _config(
-    path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path
-) -> dict[str, Any]:
+def _config(path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path) -> dict[str, Any]:
     """The content of config.json of a run that starts."""
     import excora
 

@@ -24,7 +24,11 @@ Test = Annotated[float, typer.Option(help="Share of the samples that are looked 
 Command = Callable[..., None]
 #: Type, default and typer's description of an option.
 Option = tuple[Any, Any, Any]
-_ROLES: dict[str, tuple[Any, Any]] = {"column": (str | None, None), "columns": (list[str], []), "file": (Path | None, None)}
+_ROLES: dict[str, tuple[Any, Any]] = {
+    "column": (str | None, None),
+    "columns": (list[str], []),
+    "file": (Path | None, None),
+}
 
 
 def roles(command: Command) -> Command:
@@ -95,9 +99,7 @@ def _plain_roles(values: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def _gather(
-    command: Command, name: str, options: dict[str, Option], make: Callable[[dict[str, Any]], Any]
-) -> Command:
+def _gather(command: Command, name: str, options: dict[str, Option], make: Callable[[dict[str, Any]], Any]) -> Command:
     """The command with ``options`` in its signature in place of the one argument ``name``, which is made of them."""
     signature = inspect.signature(command, eval_str=True)
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from excora.data.splits import Split
 from excora.errors import InputError
-from excora.settings import Settings
+from excora.settings import Machine, Recipe, Setup
 from excora.stats.correlation import Array
 from excora.stats.scores import Scores
 from excora.storage import Parts, plain
-from excora.storage import fingerprint as hashed
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,20 +30,14 @@ class Record:
     prediction: Array  #: (test samples, targets), raw scale
 
 
-def fingerprint(split: Split, matrix: Array, target: Array, weight: Array | None) -> str:
-    """A hash of everything that a model is given on a fold; the feature matrix stands for the features of bags too."""
-    return hashed(*split, matrix, target, weight)
-
-
 class Store:
     """The records of a comparison in ``folder/runs``; without a folder nothing is kept.
 
     A folder that holds runs already is refused unless ``resume`` is given.
     """
 
-    def __init__(self, folder: Path | None, settings: Settings, *, resume: bool) -> None:
+    def __init__(self, folder: Path | None, *, resume: bool) -> None:
         self.folder = None if folder is None else folder / "runs"
-        self.settings = _deciding(settings)
         if self.folder is None:
             if resume:
                 raise InputError("resume goes on with the runs of an output folder: give output as well")
@@ -58,7 +50,9 @@ class Store:
             )
         self.parts.claim()
 
-    def load(self, model: str, seed: int, fold: int, fingerprint: str, samples: int, targets: int) -> Record | None:
+    def load(
+        self, model: str, seed: int, fold: int, fingerprint: str, shape: tuple[int, int], settings: dict[str, Any]
+    ) -> Record | None:
         """The run if it is there. One on other data, folds or settings is an InputError, as is a broken file."""
         key = _key(model, seed, fold)
         content = None if self.folder is None else self.parts.read(key)
@@ -69,22 +63,22 @@ class Store:
             used, record = dict(content["settings"]), _record(content)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a run of a comparison: remove it, and it is computed again") from error
-        differ = [f"{k} was {used.get(k)!r} and is {v!r}" for k, v in self.settings.items() if used.get(k) != v]
+        differ = [f"{k} was {used.get(k)!r} and is {v!r}" for k, v in settings.items() if used.get(k) != v]
         if record.fingerprint != fingerprint:
             differ.append("the data, their roles or the number of folds are others")
         if differ:
             raise InputError(f"{path} belongs to another comparison: {'; '.join(differ)}. Choose another output folder")
-        if record.prediction.shape != (samples, targets) or not np.isfinite(record.prediction).all():
+        if record.prediction.shape != shape or not np.isfinite(record.prediction).all():
             raise InputError(
-                f"{path} must hold {samples} x {targets} finite predictions: remove it to compute it again"
+                f"{path} must hold {shape[0]} x {shape[1]} finite predictions: remove it to compute it again"
             )
         return record
 
-    def save(self, record: Record) -> None:
+    def save(self, record: Record, settings: dict[str, Any]) -> None:
         """Keep the run, whole or not at all."""
         if self.folder is None:
             return
-        content = dataclasses.asdict(record) | record.scores._asdict() | {"settings": self.settings}
+        content = dataclasses.asdict(record) | record.scores._asdict() | {"settings": settings}
         del content["scores"]
         self.parts.write(_key(record.model, record.seed, record.fold), plain(content))
 
@@ -107,8 +101,9 @@ def _record(content: dict[str, Any]) -> Record:
     )
 
 
-def _deciding(settings: Settings) -> dict[str, Any]:
+def deciding(setup: Setup | None, recipe: Recipe) -> dict[str, Any]:
     """The settings that a run depends on. Pool and seed are in its name; the machine does not count."""
-    fields = [field for field in dataclasses.fields(settings) if field.name not in ("pool", "seed")]
-    kept = [f.name for f in fields if f.metadata["panel"] != "Machine" or f.name == "precision"]
-    return {name: getattr(settings, name) for name in kept}
+    if setup is None:  # a peer
+        return {"criterion": recipe.criterion, "correlation_weight": recipe.correlation_weight}
+    free = {"pool", "seed", *Machine.names()} - {"precision"}
+    return {name: value for name, value in setup.flat().items() if name not in free}

@@ -32,6 +32,7 @@ from excora.training.evaluation import outputs
 if TYPE_CHECKING:
     from excora.diagnosis.verdicts import Verdict
 
+
 def parameters(kind: str) -> dict[str, Any]:
     """Of an estimator for this kind of samples, by name: what its models and the recipe declare, and its own.
 
@@ -145,7 +146,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         fraction = self.validation_fraction
         if isinstance(fraction, bool) or not isinstance(fraction, float | int | np.number) or not 0 <= fraction < 1:
             raise InputError(f"validation_fraction must be in [0, 1), got {fraction!r}")
-        named = {name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name not in checks.OWN}
+        named = {
+            name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name not in checks.OWN
+        }
         return Settings(**named, seed=seed)
 
     def _split(self, dataset: Dataset, seed: int) -> tuple[Dataset, Split, Index | None]:

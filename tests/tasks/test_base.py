@@ -20,7 +20,7 @@ def test_a_task_without_an_answer_is_none():
     class Half(Task):
         says = "samples, and nobody knows how good one can be"
 
-        def sample(self, bags, *, seed, dtype=None):  # noqa: ARG002
+        def sample(self, bags, *, seed, dtype=None):
             raise NotImplementedError
 
     with pytest.raises(TypeError, match="bayes_pcc"):

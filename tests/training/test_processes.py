@@ -224,9 +224,10 @@ def rows() -> Any:
 
 def ranks() -> dict[str, Any]:
     """One process against three; of the last batch of 2 the third rank has none."""
+    from excora.models.network import build
+
     from excora.data.preparation import Preparation
     from excora.data.splits import split
-    from excora.models.network import build
     from excora.training import train
 
     def run(dataset: Any, **change: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import datasets
 import numpy as np
+import samples_data
 from numpy.typing import NDArray
 
 from excora.data.dataset import Dataset, Features, Spec
@@ -35,7 +35,7 @@ class Data(NamedTuple):
 
 def prepared(dataset: Dataset | None = None) -> Data:
     """By the training part of 70 samples; bags unless given."""
-    dataset = datasets.bags() if dataset is None else dataset
+    dataset = samples_data.bags() if dataset is None else dataset
     preparation = Preparation.fit(dataset, PARTS.train)
     return Data(preparation.features(dataset), preparation.scale(dataset.target), preparation.spec)
 

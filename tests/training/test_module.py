@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import datasets
 import numpy as np
 import pytest
+import samples_data
 import torch
 
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
@@ -68,7 +68,7 @@ def test_weights_of_samples_reach_loss_and_score(data):
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_sample_whose_label_is_unknown_trains_on_those_it_has(accumulate):
-    data = prepared(datasets.bags(targets=2))
+    data = prepared(samples_data.bags(targets=2))
     holes = np.random.default_rng(1).random((70, 2)) < 0.3
     holes[:2] = [[True, True], [False, False]]
     data = data._replace(target=np.where(holes, np.float32(np.nan), data.target))
@@ -105,7 +105,7 @@ def test_mixed_precision_follows_the_full_one(data, accumulate):
 
 
 def test_several_targets_and_workers():
-    data = prepared(datasets.bags(targets=2))
+    data = prepared(samples_data.bags(targets=2))
     settings = TINY.replace(epochs=2, dropout=0.2)
     plain, workers = run(data, settings), run(data, settings.replace(workers=1))
     assert far(plain, workers) == 0

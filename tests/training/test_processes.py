@@ -1,6 +1,6 @@
 """Runs that are killed, interrupted or spread over processes: forks of one fresh interpreter.
 
-``python tests/test_training_processes.py FOLDER`` is that interpreter: it imports Lightning once, which is what takes
+``python tests/training/test_processes.py FOLDER`` is that interpreter: it imports Lightning once, which is what takes
 long, forks each attempt, and writes what it found to FOLDER/outcome.json.
 """
 
@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -79,15 +78,9 @@ def check_ranks(found: Any) -> None:
 
 def data() -> Any:
     """70 bags of 1 to 8 elements; 42 of them are the training part: the last batch is uneven."""
-    from excora.data.bags import ArrayBags
-    from excora.data.dataset import Dataset
+    import samples_data
 
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 9, 70)
-    values = generator.normal(size=(lengths.sum(), 3)).astype(np.float32)
-    label = np.array([values[end - n : end, 0].max() for n, end in zip(lengths, np.cumsum(lengths), strict=True)])
-    ids = np.array([f"bag {k}" for k in range(70)], object)
-    return Dataset(ids, ("y",), label[:, None].astype(np.float64), bags=ArrayBags(values, lengths))
+    return samples_data.bags()
 
 
 def settings(**change: Any) -> Any:
@@ -135,7 +128,8 @@ def kill_at(where: str, count: int) -> None:
 
 
 def killed(folder: Path) -> dict[str, Any]:
-    from excora.training import callbacks, fit
+    from excora import fit
+    from excora.training import callbacks
 
     callbacks.CHECKPOINT_SECONDS = 0.0
     generator, found = random.Random(SEED), {}
@@ -167,7 +161,7 @@ def step_as(step: Any) -> None:
 
 def long_run(folder: Path) -> None:
     """A slow run that notes what it ended with."""
-    from excora.training import fit
+    from excora import fit
 
     step_as(lambda: time.sleep(0.02))
     run = fit(data(), output=folder / "interrupted", settings=settings(), progress=False)
@@ -181,7 +175,7 @@ def long_run(folder: Path) -> None:
 
 def short_run(folder: Path) -> None:
     """A run that is interrupted in its first step."""
-    from excora.training import fit
+    from excora import fit
 
     step_as(lambda: os.kill(os.getpid(), signal.SIGINT))
     try:
@@ -192,7 +186,8 @@ def short_run(folder: Path) -> None:
 
 
 def interrupted(folder: Path) -> dict[str, Any]:
-    from excora.training import callbacks, fit
+    from excora import fit
+    from excora.training import callbacks
 
     callbacks.CHECKPOINT_SECONDS = 0.0
 
@@ -210,37 +205,26 @@ def interrupted(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "found").read_text()) | {"early": json.loads((folder / "early found").read_text())}
 
 
-def rows() -> Any:
-    """70 rows of a table, numbers and a category."""
-    import pandas as pd
-
-    from excora.data.dataset import Dataset
-
-    generator = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": generator.normal(size=70), "b": generator.choice(["x", "y"], 70)})
-    label = frame["a"] + (frame["b"] == "x") + 0.1 * generator.normal(size=70)
-    return Dataset(np.arange(70).astype(str).astype(object), ("y",), label.to_numpy()[:, None], frame=frame)
-
-
 def ranks() -> dict[str, Any]:
     """One process against three; of the last batch of 2 the third rank has none."""
-    from excora.data.preparation import Preparation
+    import samples_data
+
     from excora.data.splits import split
-    from excora.models.network import build
     from excora.training import train
+    from excora.training.building import build
 
     def run(dataset: Any, **change: Any) -> Any:
-        chosen = settings(dropout=0.0, epochs=3, **change)
         parts = split(dataset)
         assert len(parts.train) % 10 == 2
-        preparation = Preparation.fit(dataset, parts.train)
-        features, target = preparation.features(dataset), preparation.scale(dataset.target)
-        return train(build(preparation.inputs, chosen), features, target, parts, chosen, progress=False)
+        chosen = settings(model="pool", dropout=0.0, epochs=3, **change).settled(dataset.kind, len(parts.train))
+        built = build(dataset, parts.train, chosen)
+        arguments = (built.network, built.features, built.target, parts, chosen.recipe, chosen.machine)
+        return train(*arguments, progress=False)
 
     three = {"accelerator": "cpu", "devices": 3, "strategy": "ddp_fork"}
     found = {
-        "table": (run(rows(), **three), rows()),
-        "bags, accumulated": (run(data(), accumulate=2, **three), data()),
+        "table": (run(samples_data.table(), **three), samples_data.table()),
+        "bags, accumulated": (run(samples_data.bags(), accumulate=2, **three), samples_data.bags()),
     }
     return {name: compared(spread, run(dataset)) for name, (spread, dataset) in found.items()}
 
@@ -256,7 +240,7 @@ def compared(spread: Any, alone: Any) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    from excora.training import fit
+    from excora import fit
 
     assert fork(lambda: fit(data(), output=folder / "whole", settings=settings(), progress=False)) == 0
     found = {"killed": killed(folder), "interrupted": interrupted(folder), "ranks": ranks()}
@@ -265,6 +249,7 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     # What a shell starts in the background ignores Ctrl-C, and so would everything it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -1,9 +1,8 @@
-"""Schedule, clipping and averaged weights against a plain loop; training without a validation part."""
+"""Schedule, clipping and averaged weights: the parts, and runs against a plain loop."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import math
 
@@ -14,82 +13,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lightning.pytorch.plugins.precision import MixedPrecision
 from lightning.pytorch.trainer.connectors.accelerator_connector import _AcceleratorConnector
+from oracles.rows import plain_rows
 
-from excora.data.bags import ArrayBags
-from excora.data.dataset import Dataset, Inputs
-from excora.data.features import TableFeatures
-from excora.data.preparation import Preparation
 from excora.data.splits import Split
-from excora.errors import ExcoraError, InputError
+from excora.data.table import TableSpec
+from excora.errors import InputError
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss
-from excora.models.network import build
-from excora.models.retrieval import build_retrieval
+from excora.models import Samples, models
 from excora.pooling import parameter_groups
-from excora.settings import Settings
+from excora.settings import Recipe, Settings
 from excora.training import train
-from excora.training.recipe import Average, clip, learning_rate
+from excora.training.stepping import Average, clip, learning_rate
+from training.samples import PARTS, TINY, Data, far, prepared, run
 
-PARTS = Split(np.arange(43), np.arange(43, 60), np.arange(60, 70))
 ALL = PARTS._replace(train=np.arange(60), validation=np.arange(0))
-PLAIN = Settings(model="pool", dim=8, epochs=4, batch_size=10, learning_rate=0.02)
+PLAIN = TINY.replace(epochs=4, learning_rate=0.02)
 #: About every second gradient of this run is longer than the bound.
-FULL = dataclasses.replace(PLAIN, schedule="cosine", average=0.6, clip=1.0)
+FULL = PLAIN.replace(schedule="cosine", average=0.6, clip=1.0)
 
 
 @pytest.fixture(scope="module")
-def data():
-    """Features, standardised target and inputs of 70 bags of 1 to 8 elements."""
-    generator = np.random.default_rng(0)
-    lengths = generator.integers(1, 9, 70)
-    values = generator.normal(size=(lengths.sum(), 3)).astype(np.float32)
-    ends = np.cumsum(lengths)
-    label = np.array([values[end - n : end, :1].max(0) for n, end in zip(lengths, ends, strict=True)])
-    ids = np.array([f"bag {k}" for k in range(70)], object)
-    bags = Dataset(ids, ("y",), label.astype(np.float64), bags=ArrayBags(values, lengths))
-    preparation = Preparation.fit(bags, PARTS.train)
-    return preparation.features(bags), preparation.scale(bags.target), preparation.inputs
-
-
-def run(data, settings, parts=PARTS, **options):
-    features, target, inputs = data
-    return train(build(inputs, settings), features, target, parts, settings, progress=False, **options)
-
-
-def far(a, b) -> float:
-    a, b = (x if isinstance(x, dict) else x.network.state_dict() for x in (a, b))
-    assert a.keys() == b.keys()
-    return max(float((a[name] - b[name]).abs().max()) for name in a)
+def data() -> Data:
+    return prepared()
 
 
 def plain_loop(data, settings: Settings, index: np.ndarray):
     """The recipe written out: the averaged weights, the rate at the end of each epoch, and which steps were clipped."""
-    features, target, inputs = data
-    network = build(inputs, settings).train()
-    loss = JointLoss(DispersionNormalizedPearsonLoss(), weight=settings.correlation_weight)
-    optimizer = torch.optim.AdamW(parameter_groups(network, settings.weight_decay), lr=123.0)
-    total = settings.epochs * math.ceil(len(index) / settings.batch_size)
+    features, target, _ = data
+    setup = settings.settled(data.spec.kind, len(index))
+    network, recipe = data.network(setup).train(), setup.recipe
+    loss = JointLoss(DispersionNormalizedPearsonLoss(), weight=recipe.correlation_weight)
+    optimizer = torch.optim.AdamW(parameter_groups(network, recipe.weight_decay), lr=123.0)
+    total = recipe.epochs * math.ceil(len(index) / recipe.batch_size)
     average, rates, clipped, t = {}, [], [], 0
-    for epoch in range(settings.epochs):
-        order = np.random.default_rng([settings.seed, epoch]).permutation(index)
-        for start in range(0, len(order), settings.batch_size):
-            batch = order[start : start + settings.batch_size]
-            rate = settings.learning_rate
-            if settings.schedule == "cosine":
+    for epoch in range(recipe.epochs):
+        order = np.random.default_rng([recipe.seed, epoch]).permutation(index)
+        for start in range(0, len(order), recipe.batch_size):
+            batch = order[start : start + recipe.batch_size]
+            rate = recipe.learning_rate
+            if recipe.schedule == "cosine":
                 warm = math.ceil(total / 20)
                 rate *= (t + 1) / warm if t < warm else 0.5 + 0.5 * math.cos(math.pi * (t - warm) / (total - warm))
             optimizer.zero_grad()
             output = network(features.read(batch))
-            loss(output.prediction, torch.from_numpy(target[batch]), penalty=output.pooled.penalty).backward()
+            loss(output.prediction, torch.from_numpy(target[batch]), penalty=output.penalties).backward()
             grads = [p.grad for p in network.parameters() if p.grad is not None]
             norm = math.sqrt(sum(float((g.double() ** 2).sum()) for g in grads))
-            clipped.append(0 < settings.clip < norm)
+            clipped.append(0 < recipe.clip < norm)
             if clipped[-1]:
                 for g in grads:
-                    g.mul_(settings.clip / norm)
+                    g.mul_(recipe.clip / norm)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            decay = min(settings.average, t / (9 + t)) if settings.average else 0.0
+            decay = min(recipe.average, t / (9 + t)) if recipe.average else 0.0
             for name, value in network.state_dict().items():
                 average[name] = decay * average.get(name, 0.0) + (1 - decay) * value.double()
             t += 1
@@ -97,13 +74,9 @@ def plain_loop(data, settings: Settings, index: np.ndarray):
     return average, rates, clipped
 
 
-# The parts.
-
-
 @given(st.integers(1, 400), st.floats(1e-5, 1.0))
 def test_a_cosine_rises_in_a_twentieth_of_the_steps_and_falls_to_nothing(steps, peak):
-    constant = Settings(model="pool", learning_rate=peak)
-    cosine = dataclasses.replace(constant, schedule="cosine")
+    constant, cosine = (Recipe(learning_rate=peak, schedule=schedule) for schedule in ("constant", "cosine"))
     rates = [learning_rate(cosine, t, steps) for t in range(steps)]
     warm = -(-steps // 20)
     assert all(0 < rate <= peak for rate in rates)
@@ -152,27 +125,11 @@ def test_the_average_leaves_buffers_and_frozen_weights_and_has_every_name():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"schedule": "linear"}, "schedule must be one of constant, cosine"),
-        ({"average": 1.0}, r"average must be in \[0, 1\), got 1"),
-        ({"clip": -1.0}, "clip must be finite and at least 0, got -1"),
-    ],
-)
-def test_settings_outside_their_range_are_named(change, message):
-    with pytest.raises(InputError, match=message):
-        Settings(**change)
-
-
-# A run.
-
-
-@pytest.mark.parametrize(
     ("settings", "parts"),
     [
-        (dataclasses.replace(PLAIN, schedule="cosine"), PARTS),
-        (dataclasses.replace(PLAIN, average=0.6), PARTS),
-        (dataclasses.replace(PLAIN, clip=1.0), PARTS),
+        (PLAIN.replace(schedule="cosine"), PARTS),
+        (PLAIN.replace(average=0.6), PARTS),
+        (PLAIN.replace(clip=1.0), PARTS),
         (FULL, PARTS),
         (PLAIN, ALL),
         (FULL, ALL),
@@ -182,10 +139,11 @@ def test_settings_outside_their_range_are_named(change, message):
 def test_a_run_equals_a_plain_loop(data, settings, parts):
     training = run(data, settings, parts)
     weights, rates, clipped = plain_loop(data, settings, parts.train)
+    recipe = settings.settled(data.spec.kind, len(parts.train)).recipe
     assert training.best_epoch == 3, "the oracle has the weights of the last epoch"
     assert far(training, {name: value.float() for name, value in weights.items()}) < 1e-6
     assert [row["learning_rate"] for row in training.rows] == pytest.approx(rates, rel=1e-12)
-    assert not settings.clip or 3 < sum(clipped) < len(clipped) - 3
+    assert not recipe.clip or 3 < sum(clipped) < len(clipped) - 3
 
 
 def test_scores_are_those_of_the_averaged_weights(data):
@@ -195,13 +153,13 @@ def test_scores_are_those_of_the_averaged_weights(data):
         prediction = training.network(features.read(PARTS.validation)).prediction
     mse = (prediction - torch.from_numpy(target[PARTS.validation])).square().mean()
     assert training.rows[3]["validation_mse"] == pytest.approx(float(mse), rel=1e-6)
-    running = run(data, dataclasses.replace(FULL, average=0.0))
+    running = run(data, FULL.replace(average=0.0))
     assert training.rows[3]["validation_mse"] != pytest.approx(running.rows[3]["validation_mse"], rel=1e-3)
     assert [row["train_loss"] for row in training.rows] == [row["train_loss"] for row in running.rows]
 
 
 def test_pieces_give_the_weights_of_whole_batches(data):
-    whole, pieces = run(data, FULL), run(data, dataclasses.replace(FULL, accumulate=3))
+    whole, pieces = run(data, FULL), run(data, FULL.replace(accumulate=3))
     assert far(whole, pieces) < 1e-5
     for a, b in zip(whole.rows, pieces.rows, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
@@ -219,7 +177,7 @@ class Factor(MixedPrecision):
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_the_factor_of_16_bit_training_is_gone_before_the_gradient_is_bounded(data, monkeypatch, accumulate):
-    settings = dataclasses.replace(FULL, accumulate=accumulate)
+    settings = FULL.replace(accumulate=accumulate)
     without = run(data, settings)
     monkeypatch.setattr(_AcceleratorConnector, "_check_and_init_precision", lambda _: Factor())
     assert far(without, run(data, settings)) == 0
@@ -228,14 +186,14 @@ def test_the_factor_of_16_bit_training_is_gone_before_the_gradient_is_bounded(da
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_ranks_give_the_weights_of_one_process(data, accumulate):
     ranks = {"accelerator": "cpu", "devices": 2, "strategy": "ddp_fork"}
-    spread = run(data, dataclasses.replace(FULL, accumulate=accumulate, **ranks))
+    spread = run(data, FULL.replace(accumulate=accumulate, **ranks))
     assert far(run(data, FULL), spread) < 1e-5
 
 
 @pytest.mark.parametrize(("parts", "accumulate"), [(PARTS, 1), (ALL, 2)], ids=["validation", "none, in pieces"])
 def test_a_run_that_stops_after_any_epoch_resumes_to_the_last_byte(data, tmp_path, monkeypatch, parts, accumulate):
     monkeypatch.setattr("excora.training.callbacks.CHECKPOINT_SECONDS", 0.0)
-    settings = dataclasses.replace(FULL, dropout=0.2, accumulate=accumulate)
+    settings = FULL.replace(dropout=0.2, accumulate=accumulate)
     whole, step = run(data, settings, parts, folder=tmp_path / "whole"), torch.optim.AdamW.step
     for stop in (7, 13):  # steps; 5 or 6 make an epoch
         left = [stop]
@@ -263,59 +221,23 @@ def test_a_run_that_stops_after_any_epoch_resumes_to_the_last_byte(data, tmp_pat
 
 
 def test_a_checkpoint_with_and_one_without_an_average_are_told_apart(data, tmp_path):
-    for before, after in ((FULL, PLAIN), (PLAIN, FULL)):
-        folder = tmp_path / str(before.average)
-        run(data, dataclasses.replace(before, epochs=1), folder=folder)
+    for name, before, after in (("with", FULL, PLAIN), ("without", PLAIN, FULL)):
+        folder = tmp_path / name
+        run(data, before.replace(epochs=1), folder=folder)
         with pytest.raises(InputError, match="another model, it differs in average of encoder"):
             run(data, after, folder=folder, resume=True)
 
 
 def test_rows_that_a_network_remembers_are_not_averaged():
     x = np.random.default_rng(0).normal(size=(80, 2)).astype(np.float32)
-    rows = TableFeatures(x, np.zeros((80, 2), bool), np.zeros((80, 0), np.int64))
     index = np.arange(80)
     parts = Split(index[:60], index[60:], index[:0])
-    network, features = build_retrieval(Inputs(targets=1, numeric=2), rows, x[:, :1], parts.train, neighbours=4)
-    settings = dataclasses.replace(FULL, epochs=2)
-    training = train(network, features, x[:, :1], parts, settings, progress=False)
+    model, samples = models["retrieval"], Samples(plain_rows(x), x[:, :1], parts.train)
+    spec, options = TableSpec(targets=1, numeric=2), model.Options(neighbours=4)
+    network, features = model.build(spec, samples, options, seed=0)
+    recipe = FULL.settled("bags", 60).recipe
+    training = train(network, features, x[:, :1], parts, dataclasses.replace(recipe, epochs=2), progress=False)
     assert training.rows[-1]["validation_pcc"] > 0.5
     state = training.network.state_dict()
     assert torch.equal(state["context_numeric"], torch.from_numpy(x[:60]))
     assert torch.equal(state["context_labels"], torch.from_numpy(x[:60, :1]))
-
-
-# Without a validation part.
-
-
-def test_without_validation_the_last_epoch_is_kept(data, tmp_path):
-    training = run(data, dataclasses.replace(PLAIN, patience=1), ALL, folder=tmp_path)
-    assert (training.stopped, training.best_epoch, training.epochs) == ("epochs", 3, 4)
-    assert [sorted(row) for row in training.rows] == [["epoch", "learning_rate", "train_loss"]] * 4
-    assert [record["bags"] for record in training.monitor.records] == [60] * 4
-    with (tmp_path / "metrics.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["validation_pcc"] for row in rows] == [""] * 4
-    assert [float(row["train_loss"]) for row in rows] == [row["train_loss"] for row in training.rows]
-
-
-def test_without_validation_a_run_that_diverges_says_so(data, monkeypatch):
-    with pytest.raises(ExcoraError, match="diverged in its first epoch"):
-        run(data, dataclasses.replace(PLAIN, learning_rate=1e30), ALL)
-    step, left = torch.optim.AdamW.step, [12]  # the last step of the second of four epochs
-
-    def breaking(self, closure=None):
-        found, left[0] = step(self, closure), left[0] - 1
-        if not left[0]:
-            with torch.no_grad():
-                self.param_groups[0]["params"][0].fill_(torch.nan)
-        return found
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", breaking)
-    training = run(data, PLAIN, ALL)
-    assert (training.stopped, training.best_epoch, training.epochs) == ("diverged", 0, 2)
-    assert all(value.isfinite().all() for value in training.network.state_dict().values())
-
-
-def test_one_sample_is_no_validation_part(data):
-    with pytest.raises(InputError, match="validation part must hold at least 2"):
-        run(data, PLAIN, PARTS._replace(validation=PARTS.validation[:1]))

@@ -14,6 +14,7 @@ from excora.report import ComparisonRecord, page_of_comparison, write_page
 
 @functools.wraps(comparison.compare)  # its signature and its words; with an output folder a report.html too
 def compare(data: str | Path | Dataset, *, output: str | Path | None = None, **options: Any) -> Comparison:
+    """As there."""
     found = comparison.compare(data, output=output, **options)
     if output is not None:
         write_page(Path(output) / "report.html", page_of_comparison(ComparisonRecord.of(found.to_dict())))

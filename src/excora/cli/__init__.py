@@ -1,4 +1,4 @@
-"""The command line, one file a command. Heavy packages are imported inside, so that ``excora --help`` answers at once."""
+"""The command line, one file a command. Heavy packages are imported inside: ``excora --help`` answers at once."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class Entrant(NamedTuple):
 def entrants(names: Sequence[str] | None, settings: Settings, kind: str) -> tuple[list[Entrant], list[str]]:
     """Those that take part, for samples of this kind, and notes on those that are left out.
 
-    ``names``: ``MODEL``, ``MODEL:POOL``, ``POOL`` (within the model of ``settings``), a peer, or ``peer:NAME`` where a pool
-    has its name. None: the pools of the model of ``settings``, and the :data:`USUAL` peers that are installed.
+    ``names``: ``MODEL``, ``MODEL:POOL``, ``POOL`` (within the model of ``settings``), a peer, or ``peer:NAME`` where a
+    pool has its name. None: the pools of that model, and the :data:`USUAL` peers that are installed.
     """
     host = models[default_model(kind) if settings.model == "auto" else settings.model]
     known = _pools_of(host)

@@ -34,8 +34,8 @@ class BagRegressor(Regressor, kind="bags"):
     ``X`` is a list of bags (n_i, d), arrays or tensors, n_i >= 1, finite; one array (n, elements, d); or a
     :class:`excora.Ragged`. Cross-validation picks samples by index: give it a list or an array.
 
-    Parameters and fitted attributes are like those of :class:`excora.TabularRegressor`, without ``feature_names_in_``; ``n_features_in_`` is d. An empty bag, NaN or another width is an :class:`InputError` that
-    names the bag.
+    Parameters and fitted attributes are like those of :class:`excora.TabularRegressor`, without ``feature_names_in_``;
+    ``n_features_in_`` is d. An empty bag, NaN or another width is an :class:`InputError` that names the bag.
     """
 
     def attention(self, X: Any) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:

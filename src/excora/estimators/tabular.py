@@ -38,7 +38,7 @@ class TabularRegressor(Regressor, kind="table"):
     Columns that are constant in the training part, and text that hardly ever repeats, are not used
     (``preparation_.notes`` says so); if none is left it is an :class:`InputError`.
 
-    The parameters are the options of its models (``excora fit --model NAME --help``; one that the model does not have is
+    The parameters are the options of its models (``excora fit --model NAME --help``; one that a model does not have is
     refused) and of the :class:`excora.settings.Recipe`, where None is what the model wants, and
 
     - ``validation_fraction``: share of the samples (whole groups) that picks the epoch and stops training. Where that

@@ -179,7 +179,7 @@ def _notes(dataset: Dataset, pool: OutOfFold, records: Sequence[Record], setup: 
     diverged = [r.model for r in records if r.details.get("stopped") == "diverged"]
     for model in dict.fromkeys(diverged):
         notes.append(
-            f"{pool.labels[model]}: training diverged in {diverged.count(model)} runs, which count with their best epoch, "
-            f"or as predicting the mean if they had none"
+            f"{pool.labels[model]}: training diverged in {diverged.count(model)} runs, which count with their best "
+            f"epoch, or as predicting the mean if they had none"
         )
     return notes

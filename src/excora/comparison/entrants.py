@@ -60,9 +60,8 @@ def _entrant(word: str, host: Model, settings: Settings) -> Entrant:
         return Entrant(word, peers[pool].label, None)
     if model in models:
         if pool and pool not in _pools_of(models[model]):
-            raise InputError(
-                f"model {model!r} has the pools {', '.join(_pools_of(models[model])) or '(none)'}: {word!r}"
-            )
+            known = ", ".join(_pools_of(models[model])) or "none"
+            raise InputError(f"{word!r}: the pools of model {model!r} are {known}")
         label = f"{model}, {pools[pool].label}" if pool else model
         return Entrant(word, label, _suited(models[model], settings, pool))
     if word in _pools_of(host):

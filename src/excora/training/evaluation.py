@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 class Attention(NamedTuple):
     """What a pool did with one sample: weights alpha_i and effective weights (see :class:`Pooled`), (elements,)."""
 
-    weight: NDArray[np.float32]
-    effective: NDArray[np.float32]
+    weight: NDArray[Any]
+    effective: NDArray[Any]
     gamma: float | None  #: None for a pool that has none
     temperature: float | None
 
@@ -109,9 +109,9 @@ def _ends(pooled: Pooled) -> list[int] | None:
     return (places * pooled.real).amax(1).tolist() if pooled.real.shape[1] else [0] * len(pooled.real)
 
 
-def _rows(x: torch.Tensor, ends: list[int] | None) -> list[NDArray[np.float32]]:
+def _rows(x: torch.Tensor, ends: list[int] | None) -> list[NDArray[Any]]:
     """One array a sample, of padded rows or of bags of several sizes end to end."""
-    values: NDArray[np.float32] = x.float().cpu().numpy()
+    values: NDArray[Any] = x.cpu().numpy()
     if ends is None:
         return list(values)
     if values.ndim == 1:

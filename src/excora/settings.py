@@ -97,6 +97,10 @@ class Setup:
         parts: tuple[Options, ...] = (self.options, self.recipe, self.machine)
         return {"model": self.model} | {name: value for part in parts for name, value in part.to_dict().items()}
 
+    def settings(self) -> Settings:
+        """What to ask for to get the same: for a run that goes on, or does it again."""
+        return Settings(**self.flat())
+
     def with_seed(self, seed: int) -> Setup:
         """The same with another seed."""
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, seed=seed))

@@ -165,12 +165,12 @@ def _command(path: Any, roles: Roles, shares: dict[str, float], job: Job, folder
 def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse to resume what is another run, and say in what it differs."""
     old, new = (Setup.from_dict(config.get("settings", {})) for config in (before, now))
-    differ = [] if old.model == new.model else [f"model was {old.model!r} and is {new.model!r}"]
-    was, is_now = old.flat(), new.flat()
-    for name, value in is_now.items():
+    was, differ = old.flat(), []
+    for name, value in new.flat().items():
         grew = name in ("epochs", "patience") and value >= was[name]
         free = hasattr(new.machine, name) and name != "precision"
-        if not differ and was[name] != value and not grew and not free:
+        other = name in was and was[name] != value  # another model has other options, and its name says enough
+        if other and not grew and not free:
             differ.append(f"{name} was {was[name]!r} and is {value!r}")
     for section in ("data", "split"):
         there = before.get(section)

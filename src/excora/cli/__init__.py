@@ -16,31 +16,24 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import options
-from excora.cli.compare import compare
-from excora.cli.demo import demo
-from excora.cli.diagnose import diagnose
-from excora.cli.fit import fit
-from excora.cli.models import models
-from excora.cli.predict import predict
-from excora.cli.reproduce import Listing, reproduce
-from excora.cli.validate import validate
+from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, validate
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
-TRAINING = {"fit": fit, "compare": compare}
+TRAINING = ("fit", "compare")
 
 
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for this command line; ``words`` without the name of the program."""
     app = new_app()
-    for command in (demo, fit, predict, compare, validate, diagnose, models):
+    every = demo.demo, fit.fit, predict.predict, compare.compare, validate.validate, diagnose.diagnose, models.models
+    for command in every:
         name = command.__name__
         if name in TRAINING:
             called = name in words[:1]
             app.command(name, help=command.__doc__)(options.settings(command, words) if called else _listed)
         else:
             app.command(name)(command)
-    app.command(cls=Listing)(reproduce)
+    app.command(cls=reproduce.Listing)(reproduce.reproduce)
     return app
 
 

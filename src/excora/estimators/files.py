@@ -92,7 +92,7 @@ def _restore(kind: type[R], described: dict[str, Any], path: Path) -> R:
     params = described["params"]
     if "options" not in described["settings"]:  # in 0.1 an estimator had the options of every model
         known = {*models[setup.model].Options.names(), *Recipe.names(), "model", *OWN}
-        params = {name: value for name, value in params.items() if name in known}
+        params = {name: value for name, value in params.items() if name in known & {*kind._get_param_names()}}
     model = kind(**params)
     model.setup_ = setup
     model.preparation_ = Preparation.from_dict(described["preparation"])

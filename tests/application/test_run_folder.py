@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from excora.application import Run, fit, predict
+from excora.application.folder import ROOM, check_room
 from excora.data.preparation import Preparation
 from excora.errors import ExcoraError, InputError
 from excora.report import write_report
-from excora.settings import Settings
-from excora.training import Run, fit, predict
+from excora.settings import Settings, Setup
 from excora.training.evaluation import answers
-from excora.training.folder import ROOM, check_room
 
 TINY = Settings(model="pool", dim=8, epochs=2, batch_size=16, learning_rate=0.01)
 ROLES = {"target": ["y", "z"], "group": "slide", "drop": "comment"}
@@ -100,10 +100,10 @@ def test_predicting_the_same_rows_gives_the_same_numbers(home):
 def test_the_configuration_names_everything(home):
     config, results = content(home / "run", "config.json"), content(home / "run", "results.json")
     assert config["state"] == "finished"
-    assert Settings.from_dict(config["settings"]) == TINY
+    assert Setup.from_dict(config["settings"]) == TINY.settled("table", 54)
     assert config["data"]["target"] == ["y", "z"]
     assert config["split"] == {"validation": 0.2, "test": 0.2}
-    assert config["inputs"] == {"targets": 2, "width": 0, "numeric": 3, "categories": [3]}
+    assert set(config["settings"]) == {"model", "options", "recipe", "machine"}
     assert {"python", "torch", "lightning", "numpy", "platform"} <= set(config["environment"])
     assert config["rerun"].startswith(f"excora fit {home / 'data.csv'} --target y --target z --group slide")
     assert "--dim 8" in config["rerun"]
@@ -112,7 +112,7 @@ def test_the_configuration_names_everything(home):
 
 
 def test_attention_is_that_of_the_network(home):
-    run, attention = Run.load(home / "run"), content(home / "run", "attention.json")
+    run, attention = Run.load(home / "run"), content(home / "run", "attention.json")["pools"]["pool"]
     assert len(attention["gamma"]) == len(attention["elements"]) == run.results["counts"]["test"]
     assert set(attention["elements"]) == {4}
     for bag in attention["bags"]:
@@ -128,7 +128,7 @@ def test_attention_is_that_of_the_network(home):
 
 
 def test_the_effective_number_of_elements(home):
-    bag = next(iter(_answers(home))).attention
+    bag = next(iter(_answers(home))).attention["pool"]
     entropy = -(bag.weight * np.log(bag.weight)).sum()
     assert bag.effective_elements == pytest.approx(np.exp(entropy), rel=1e-5)
 
@@ -137,7 +137,7 @@ def _answers(home):
     from excora.data.reading import read
 
     run, data = Run.load(home / "run"), read(home / "data.csv", labelled=False, **ROLES)
-    return answers(run.network, run.preparation.features(data), np.arange(5), run.settings)
+    return answers(run.network, run.preparation.features(data), np.arange(5), run.setup)
 
 
 def test_a_run_prints(home):
@@ -180,7 +180,7 @@ def test_what_training_has_not_seen_is_counted(home, tmp_path):
 
 def test_memory_is_bounded_by_the_setting_and_changes_nothing(home):
     run = Run.load(home / "run")
-    small = dataclasses.replace(run, settings=dataclasses.replace(run.settings, max_elements=9))
+    small = dataclasses.replace(run, setup=run.setup.settings().replace(max_elements=9).settled("table", 54))
     whole, pieces = (predict(one, home / "data.csv").frame["prediction:y"].to_numpy() for one in (run, small))
     assert pieces == pytest.approx(whole, rel=1e-4, abs=1e-4)
 
@@ -195,9 +195,9 @@ def test_bags_in_files_train_and_predict(tmp_path):
     labels.to_csv(tmp_path / "labels.csv", index=False)
     run = fit(
         tmp_path / "features", target="y", labels=tmp_path / "labels.csv", output=tmp_path / "run",
-        settings=dataclasses.replace(TINY, pool="gated"), progress=False,
+        settings=TINY.replace(pool="gated"), progress=False,
     )  # fmt: skip
-    assert content(run.path, "attention.json")["gamma"] == []
+    assert content(run.path, "attention.json")["pools"]["pool"]["gamma"] == []
     found = predict(run.path, tmp_path / "features", attention=True)
     assert found.frame["id"].tolist() == sorted(bags)
     assert len(found.attention) == sum(map(len, bags.values()))
@@ -220,7 +220,7 @@ def test_a_folder_that_cannot_be_written_is_reported(home):
 
 
 def test_a_full_disk_is_reported_before_training(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("excora.training.folder.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
+    monkeypatch.setattr("excora.application.folder.shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10, 9, 1))
     with pytest.raises(InputError, match="a run takes about 20 MB and the disk has 0 MB left"):
         fit(home / "data.csv", output=tmp_path / "run", settings=TINY, progress=False, **ROLES)
 
@@ -228,7 +228,7 @@ def test_a_full_disk_is_reported_before_training(home, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("average", "copies"), [(0.0, 4), (0.9, 5)])
 def test_the_room_that_is_asked_for_is_that_of_two_checkpoints_and_the_weights(tmp_path, monkeypatch, average, copies):
     table()[["a", "b", "y"]].to_csv(tmp_path / "data.csv", index=False)
-    settings = dataclasses.replace(TINY, dim=128, epochs=1, average=average)
+    settings = TINY.replace(dim=128, epochs=1, average=average)
     run = fit(tmp_path / "data.csv", target="y", output=tmp_path / "run", settings=settings, progress=False)
     size = sum(t.numel() * t.element_size() for t in run.network.state_dict().values())
     written = (tmp_path / "run" / "checkpoints" / "last.ckpt").stat().st_size
@@ -246,7 +246,7 @@ def test_the_room_that_is_asked_for_is_that_of_two_checkpoints_and_the_weights(t
 
 def test_resuming_another_run_says_what_differs(home, copy):
     table().assign(a=0.5).to_csv(copy.parent / "other.csv", index=False)
-    changed = dataclasses.replace(TINY, dim=16, epochs=1, workers=2)
+    changed = TINY.replace(dim=16, epochs=1, workers=2)
     with pytest.raises(InputError) as raised:
         fit(copy.parent / "other.csv", output=copy, settings=changed, resume=True, test=0.3, progress=False, **ROLES)
     for word in ("dim was 8 and is 16", "epochs was 2 and is 1", "the data have changed", "test was 0.2 and is 0.3"):
@@ -258,7 +258,7 @@ def test_resuming_another_run_says_what_differs(home, copy):
 
 
 def test_a_finished_run_is_not_trained_again(home, copy, monkeypatch):
-    monkeypatch.setattr("excora.training.run.train", None)
+    monkeypatch.setattr("excora.application.fitting.train", None)
     run = fit(home / "data.csv", output=copy, settings=TINY, resume=True, progress=False, **ROLES)
     assert run.results == content(home / "run", "results.json")
 
@@ -286,7 +286,7 @@ def everything(run: Path, data: Path) -> None:
     Run.load(run)
     predict(run, data)
     write_report(run)
-    fit(data, output=run, settings=dataclasses.replace(TINY, epochs=3), resume=True, progress=False, **ROLES)
+    fit(data, output=run, settings=TINY.replace(epochs=3), resume=True, progress=False, **ROLES)
 
 
 @pytest.mark.parametrize("name", [*COPIED, "checkpoints/last.ckpt"])
@@ -358,7 +358,7 @@ def test_weights_of_another_model_are_refused(home, copy):
 )
 def test_settings_of_a_stranger_are_checked_before_memory_is_taken(copy, change):
     config = content(copy, "config.json")
-    config["settings"] |= change
+    config["settings"]["options"] |= change
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError):
         Run.load(copy)
@@ -374,7 +374,7 @@ def test_any_wrong_value_in_the_preparation_is_an_error_or_harmless(home, place,
     owner[key] = value
     try:
         preparation = Preparation.from_dict(prepared)
-        if preparation.inputs == run.preparation.inputs:
+        if preparation.spec == run.preparation.spec:
             found = predict(dataclasses.replace(run, preparation=preparation), home / "data.csv")
             assert len(found.frame) == 90
     except ExcoraError:

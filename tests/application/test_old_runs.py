@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file
 
 import excora
 from excora.report import write_report
+from excora.settings import Setup
 
-ROOT = Path(__file__).parent / "fixtures" / "runs"
+ROOT = Path(__file__).parents[1] / "fixtures" / "runs"
 TOLERANCE = 1e-6  #: of the spread (largest minus smallest) of what was predicted then
 RESUMED = 1e-4  #: training on another processor adds its own rounding, and AdamW makes more of it
 FIXTURES = {f"{path.parts[-3]}/{path.parts[-2]}": path.parent for path in sorted(ROOT.glob("*/*/fixture.json"))}
@@ -150,7 +151,7 @@ def test_an_interrupted_run_of_another_scale_says_that_it_cannot_go_on(folder, t
     assert before.state == "interrupted"
     data = before.config["data"]
     roles = {name: data[name] for name in ("target", "group", "drop")}
-    arguments = {"output": copy, "settings": before.settings, "resume": True, "progress": False, **roles}
+    arguments = {"output": copy, "settings": before.setup.settings(), "resume": True, "progress": False, **roles}
     with pytest.raises(excora.errors.InputError, match=r"begun by Excora 0\.1.*fit again"):
         excora.fit(folder.parent / one["data"], **arguments)
     check_frame(excora.predict(copy, folder.parent / one["new"]).frame, one["predictions"])
@@ -177,7 +178,7 @@ def test_a_comparison_is_taken_up_and_says_what_it_did(folder, tmp_path):
     before = json.loads((copy / "comparison.json").read_text())
     table = pd.read_csv(copy / "out_of_fold.csv")
     found = excora.compare(
-        folder.parent / one["data"], output=copy, settings=excora.Settings.from_dict(before["setup"]["settings"]),
+        folder.parent / one["data"], output=copy, settings=Setup.from_dict(before["setup"]["settings"]).settings(),
         resume=True, progress=False, **one["options"], **one["roles"],
     )  # fmt: skip
     assert {path.name: path.read_bytes() for path in (copy / "runs").iterdir()} == written  # nothing ran again

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from commands import call
 
 from excora import cli
 
@@ -33,7 +33,7 @@ def run(table):
     """A finished run and what `excora fit` printed."""
     folder = table.parent / "run"
     options = ["--target", "y", "--group", "slide", "--output", str(folder), *QUICK]
-    result = CliRunner().invoke(cli.app, ["fit", str(table), *options])
+    result = call("fit", str(table), *options)
     assert result.exit_code == 0, result.output
     return folder, result.output
 
@@ -114,7 +114,7 @@ def test_validate_says_what_is_there_and_names_every_problem(table, tmp_path, mo
 
 def test_compare_says_plainly_what_the_difference_is(table, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "comparison"
-    options = ["--target", "y", "--only", "ridge", "--only", "softmax", "--folds", "2", "--seeds", "2", *QUICK]
+    options = ["--target", "y", "--models", "ridge,softmax", "--folds", "2", "--seeds", "2", *QUICK]
     code, printed, _ = invoke(monkeypatch, capsys, "compare", table, *options, "--output", folder)
     assert code == 0
     assert "95 % interval" in printed
@@ -149,7 +149,7 @@ def test_the_ft_transformer_is_a_model_of_the_application(table, tmp_path, monke
 
 def test_a_setting_out_of_range_is_refused_by_name(table, tmp_path):
     options = ["--target", "y", "--output", str(tmp_path / "run"), "--dropout", "1.5"]
-    result = CliRunner().invoke(cli.app, ["fit", str(table), *options])
+    result = call("fit", str(table), *options)
     assert result.exit_code != 0
     assert "dropout" in result.output or "dropout" in str(result.exception)
 

@@ -6,7 +6,7 @@ import json
 from importlib.metadata import EntryPoint
 
 import pytest
-from typer.testing import CliRunner
+from commands import call
 
 from excora import cli
 from excora.cli import reproduce
@@ -14,22 +14,22 @@ from excora.errors import InputError
 
 
 def test_help_shows_a_tour_with_examples():
-    result = CliRunner().invoke(cli.app, ["--help"])
+    result = call("--help")
     assert result.exit_code == 0
     assert "excora demo" in result.output
 
 
 def test_a_wrong_option_is_refused():
-    result = CliRunner().invoke(cli.app, ["demo", "--seeds", "0"])
+    result = call("demo", "--seeds", "0")
     assert result.exit_code == 2
     assert "--seeds" in result.output
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise InputError("width 5, got 4")
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "application", fail)
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
@@ -46,12 +46,12 @@ def predictions(tmp_path):
 
 def test_diagnose_prints_the_verdict_and_both_correlations(predictions):
     options = ["--prediction", "yhat", "--target", "y", "--group", "slide"]
-    result = CliRunner().invoke(cli.app, ["diagnose", str(predictions), *options])
+    result = call("diagnose", str(predictions), *options)
     assert result.exit_code == 0, result.output
     assert result.output.startswith("scale or offset only")
     for part in ("pooled", "per group", "affine fix", "next:"):
         assert part in result.output
-    found = json.loads(CliRunner().invoke(cli.app, ["diagnose", str(predictions), *options, "--json"]).output)
+    found = json.loads(call("diagnose", str(predictions), *options, "--json").output)
     assert found["verdict"]["name"] == "scale or offset only"
     assert found["figures"]["per group"]["groups"] == 4
 
@@ -80,28 +80,28 @@ ENTRY = EntryPoint("toy", f"{__name__}:toy", reproduce.GROUP)
 
 def test_reproduce_finds_a_study_by_its_entry_point(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [ENTRY] if group == reproduce.GROUP else [])
-    result = CliRunner().invoke(cli.app, ["reproduce", "toy", "--preset", "quick", "--only", "a", "--json"])
+    result = call("reproduce", "toy", "--preset", "quick", "--only", "a", "--json")
     found = json.loads(result.output)
     assert found["table"] == [{"paper": 1}]
     assert found["summary"] == {
         "output": "runs/toy", "data": None, "seeds": None, "preset": "quick", "only": ["a"], "console": None,
     }  # fmt: skip
-    assert "toy: nothing at all, quickly" in CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
-    wrong = CliRunner().invoke(cli.app, ["reproduce", "nothing"])
+    assert "toy: nothing at all, quickly" in call("reproduce", "--help").output
+    wrong = call("reproduce", "nothing")
     assert str(wrong.exception) == "study must be one of toy, got 'nothing'"
 
 
 def test_reproduce_without_studies_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
-    assert "pip install excora-studies" in CliRunner().invoke(cli.app, ["reproduce", "--help"]).output
-    assert "pip install excora-studies" in str(CliRunner().invoke(cli.app, ["reproduce", "grid"]).exception)
+    assert "pip install excora-studies" in call("reproduce", "--help").output
+    assert "pip install excora-studies" in str(call("reproduce", "grid").exception)
 
 
 def test_ctrl_c_ends_without_a_traceback(monkeypatch):
-    def interrupted() -> None:
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli, "application", interrupted)
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 130

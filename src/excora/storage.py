@@ -121,7 +121,7 @@ class Parts:
 
     def path(self, key: str) -> Path:
         """The file of a part; keys differ in more than case and punctuation."""
-        return self.folder / f"{re.sub(r'[^a-z0-9]+', '-', key.lower()).strip('-')}.json"
+        return self.folder / f"{slug(key)}.json"
 
     def files(self) -> list[Path]:
         """Those that are there, by name."""
@@ -129,24 +129,31 @@ class Parts:
 
     def read(self, key: str) -> dict[str, Any] | None:
         """The part if it is there; a broken file is an InputError."""
-        path = self.path(key)
-        return read_part(path) if path.exists() else None
+        return _part(self.path(key))
 
     def read_all(self) -> Iterator[dict[str, Any]]:
         """Every part that is there."""
-        return map(read_part, self.files())
+        return (part for part in map(_part, self.files()) if part is not None)
 
     def write(self, key: str, content: dict[str, Any]) -> None:
         """Keep the part, whole or not at all."""
         write_atomically(self.path(key), json.dumps(content, allow_nan=False))
 
 
-def read_part(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; anything else is an InputError."""
+def _part(path: Path) -> dict[str, Any] | None:
+    """None where there is none, or no longer: another process may have moved it."""
     try:
-        content = json.loads(path.read_text("utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError(f"expected a JSON object, got {type(content).__name__}")
-    except (ValueError, OSError, RecursionError) as error:
-        raise InputError(f"{path} is not a finished part: {error}; remove it, and it is computed again") from error
-    return content
+        return read_json(path)
+    except InputError as error:
+        if not path.exists():
+            return None
+        raise InputError(f"{error}; remove it, and it is computed again") from None
+
+
+def slug(text: str) -> str:
+    """As the name of a file.
+
+    >>> slug("News (partial) random")
+    'news-partial-random'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,3 +35,11 @@ def test_many_samples_are_resampled_in_blocks():
 
 def test_units_of_several_sizes_are_worth_fewer():
     assert effective_units(np.array([0] * 9 + [1])) == pytest.approx(100 / 82)
+
+
+def test_statistics_need_numpy_alone():
+    names = "correlation", "intervals", "paired", "scores", "units"
+    code = f"import sys; {'; '.join(f'import excora.stats.{name}' for name in names)}"
+    code += "; print({'torch', 'scipy', 'pandas'} & {*sys.modules})"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "set()"

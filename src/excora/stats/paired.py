@@ -70,7 +70,7 @@ def draw(seeds: Sequence[Predicted], *, resamples: int = RESAMPLES, seed: int = 
 
     Several targets: the mean over targets. An undefined correlation counts as 0, so that a collapsed model loses.
     """
-    unit = np.concatenate([predicted.unit for predicted in seeds])
+    seeds, unit = _numbered(seeds)
     units, models = int(unit.max()) + 1, len(seeds[0].prediction)
     counts = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), resamples).astype(np.float64)
     score, resampled = np.zeros((2, len(seeds), models)), np.zeros((2, resamples, models))
@@ -89,6 +89,13 @@ def draw(seeds: Sequence[Predicted], *, resamples: int = RESAMPLES, seed: int = 
         joined = np.concatenate(mean), np.concatenate(spread, 1), shares
         found[name] = Draws(score[k], resampled[k], *joined, effective_units(unit))
     return found
+
+
+def _numbered(seeds: Sequence[Predicted]) -> tuple[list[Predicted], Codes]:
+    """The same, units numbered from 0 without those that no seed tests; and the units of all samples of all seeds."""
+    unit = np.unique(np.concatenate([predicted.unit for predicted in seeds]), return_inverse=True)[1].astype(np.intp)
+    ends = np.cumsum([len(predicted.unit) for predicted in seeds])
+    return [one._replace(unit=part) for one, part in zip(seeds, np.split(unit, ends[:-1]), strict=True)], unit
 
 
 def _scores(predicted: Predicted, model: int, counts: Array) -> tuple[Array, Array, Array]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from excora.moments import pearson
 from excora.tasks.plateau import LEVELS
 from excora.theory import gradient_ratio, gradient_ratio_bound, pcc_gradient, sensitivity
 from excora_studies.figures import Figure, Line, Panel
@@ -85,12 +86,11 @@ def _look(look: Look, training: Bags) -> Tensor:
             with torch.no_grad():
                 slope = sensitivity(h, model["pool"](h).weights, model.get_parameter("head.weight")[0])
                 by_logit = pcc_gradient(prediction, target, slope)
-            pcc = torch.corrcoef(torch.stack([prediction, target]))[0, 1]
             values = (
                 gradient_ratio(prediction, target),
                 gradient_ratio_bound(prediction, target).value,
                 prediction.std(correction=0),
-                pcc,
+                pearson(prediction, target),
                 by_logit.square().mean().sqrt(),
             )
             rows.append(torch.stack(values))

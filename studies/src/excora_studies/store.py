@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
+import functools
 import io
 import json
-import math
 import platform
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,23 +15,14 @@ from typing import Any
 import torch
 
 import excora
+from excora import storage
 from excora.errors import InputError
-from excora.storage import write_atomically
+from excora.storage import Parts, slug, write_atomically
 
 DIGITS = 6  # significant digits of a stored number
 
 
-def plain(value: Any) -> Any:
-    """As JSON holds it: tensors as lists, numbers with 6 significant digits, NaN and infinity as null."""
-    if isinstance(value, torch.Tensor):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return value
+plain = functools.partial(storage.plain, digits=DIGITS)
 
 
 class Store:
@@ -53,7 +42,7 @@ class Store:
         keys: Sequence[str],
         table_of: Callable[[str], str] | None = None,
     ) -> None:
-        self.path, self.parts, self.keys = folder / "results.json", folder / "parts", list(keys)
+        self.path, self.parts, self.keys = folder / "results.json", Parts(folder / "parts"), list(keys)
         self._table_of = table_of
         self._known: dict[str, Any] = {}
         self._head: dict[str, Any] = {"study": study, "complete": False, "configuration": plain(configuration)}
@@ -89,21 +78,13 @@ class Store:
 
     def look(self) -> None:
         """Learn of what other processes have added."""
-        found: dict[str, Any] = {}
         # Parts first: who finishes writes the tables before it removes the parts, so that none is missed.
-        for file in sorted(self.parts.glob("*.json")):
-            with contextlib.suppress(FileNotFoundError):
-                part = json.loads(file.read_text(encoding="utf-8"))
-                found[part.pop("key")] = part
+        found: dict[str, Any] = {part.pop("key"): part for part in self.parts.read_all()}
         for file in dict.fromkeys(map(self._finished, self.keys)):
             if file.exists():
                 stored = json.loads(file.read_text(encoding="utf-8"))
                 found |= stored.get("chunks", {}) if file == self.path else stored
         self._known |= found
-
-    def _part(self, key: str) -> Path:
-        """The file of a part while the study runs."""
-        return self.parts / f"{slug(key)}.json"
 
     def _finished(self, key: str) -> Path:
         """The file of a part once all are there."""
@@ -119,7 +100,7 @@ class Store:
         result = plain(compute())
         seconds = plain(time.perf_counter() - start)
         self._known[key] = {"result": result, "seconds": seconds, "versions": versions()}
-        write_atomically(self._part(key), _json({"key": key, **self._known[key]}))
+        self.parts.write(key, {"key": key, **self._known[key]})
         return False
 
     def finish(self, rows: Sequence[dict[str, Any]], summary: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +114,7 @@ class Store:
         write_atomically(self.path, _json(content))
         if self.complete:
             for key in self.keys:  # the folder stays: another process may be about to write into it
-                self._part(key).unlink(missing_ok=True)
+                self.parts.path(key).unlink(missing_ok=True)
         return content
 
     def _write_tables(self) -> None:
@@ -144,15 +125,6 @@ class Store:
             tables.setdefault(self._finished(key), []).append(line)
         for file, lines in tables.items():
             write_atomically(file, "{\n" + ",\n".join(lines) + "\n}\n")
-
-
-def slug(text: str) -> str:
-    """As the name of a file.
-
-    >>> slug("News (partial) random")
-    'news-partial-random'
-    """
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _json(content: Any) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.splits import Split
+from excora.peers import Part, peers
 from excora_studies.elements import page
 from excora_studies.elements.bags import FILE, Materials, read
 from excora_studies.figures import Figure, Line, Panel
@@ -148,11 +149,10 @@ def _trees(
     materials: Materials, task: Task, _: str, seed: int, configuration: dict[str, Any]
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Has nothing to stop, and so learns from all known materials."""
-    from sklearn.ensemble import ExtraTreesRegressor
-
-    x = _features(materials)
-    model = ExtraTreesRegressor(configuration["trees"], max_features=0.33, random_state=seed)
-    return model.fit(x[task.known], task.target[task.known]).predict(x[task.test]), {}
+    x, y = _features(materials), task.target[:, None]
+    settings = {"n_estimators": configuration["trees"], "max_features": 0.33}
+    model = peers["extratrees"].fit(Part(x[task.known], y[task.known]), settings, seed=seed)
+    return model.predict(x[task.test])[:, 0], {}
 
 
 def _attention(

@@ -53,7 +53,8 @@ def predictions(record: RunRecord) -> Made:
     if len(names) < len(found.target):
         notes.append(f"{len(names)} of {len(found.target):,} targets, from the highest PCC to the lowest.")
     if found.group is not None:
-        notes.append(f"Coloured by group, {len({found.group[row] for row in mine}):,} in all.")
+        number = len({found.group[row] for row in mine})
+        notes.append(f"Coloured by group, {number:,} in all." if number > 1 else "All of one group.")
     data = _tenths(found, {name: labelled[name] for name in names})
     plot = Plot("scatter", "Predicted against true", sentence, views, data, " ".join(notes), "Target", "square")
     return Section(plots=[plot])

@@ -118,9 +118,13 @@ def test_samples_without_a_label_are_left_out_of_the_plot_of_that_target(content
     missing = content["predictions"]["target:a"].copy()
     missing[60:75] = np.nan
     missing_b = missing * np.nan
-    record = RunRecord.of(**content | {"predictions": content["predictions"] | {"target:a": missing}})
+    broken = content["predictions"]["prediction:b"].copy()
+    broken[119] = np.inf
+    record = RunRecord.of(
+        **content | {"predictions": content["predictions"] | {"target:a": missing, "prediction:b": broken}}
+    )
     views = shown(record, tmp_path).plots["scatter"]
-    assert [sum(len(trace["x"]) for trace in view["traces"]) for view in views] == [45, 60]
+    assert [sum(len(trace["x"]) for trace in view["traces"]) for view in views] == [45, 59]
     frame = read_csv(folder / "predictions.csv").assign(**{"target:a": missing, "target:b": missing_b})
     copy = write_run(tmp_path / "copy", targets=("a", "b"), samples=60)
     frame.to_csv(copy / "predictions.csv", index=False)

@@ -19,6 +19,13 @@ DRAWN = """() => [...document.querySelectorAll("figure")].map((figure) => {
   const words = document.getElementById(figure.querySelector(".plot").getAttribute("aria-describedby")).textContent;
   return { name: figure.id, traces: figure.querySelectorAll(".cartesianlayer .trace").length, marks, words };
 })"""
+CUT = """() => [...document.querySelectorAll(".plot")].flatMap((plot) => {
+  const box = plot.getBoundingClientRect();
+  return [...plot.querySelectorAll("svg text")].filter((text) => text.textContent).filter((text) => {
+    const own = text.getBoundingClientRect();
+    return own.left < box.left - 2 || own.right > box.right + 2 || own.top < box.top - 2 || own.bottom > box.bottom + 2;
+  }).map((text) => text.textContent);
+})"""
 FITS = "() => document.scrollingElement.scrollWidth <= innerWidth"
 COLUMN = """([where, column]) =>
   [...document.querySelector(`#${where} table`).tBodies[0].rows].map((row) => row.cells[column].textContent)"""
@@ -133,6 +140,7 @@ def test_a_phone_in_the_dark(chromium, full):
     page, wrong = load(chromium, full, color_scheme="dark", **phone)
     check_drawn(page, Page(full).plots)
     assert page.evaluate(FITS)
+    assert page.evaluate(CUT) == []
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.evaluate(FITS)

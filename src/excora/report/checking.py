@@ -43,6 +43,8 @@ def build(kind: Any, value: Any, source: object, place: str = "") -> Any:
         shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
         raise InputError(f"{source}: {place or 'it'} must be {expected}, got {shown}; write the folder again")
     if origin is list:
+        if inner[0] in (int, float) and all(type(item) is inner[0] and -LARGEST < item < LARGEST for item in value):
+            return list(value)  # the quick way for a figure of each sample
         return [build(inner[0], item, source, f"{place}[{index}]") for index, item in enumerate(value)]
     if origin is dict:
         return {str(name): build(inner[1], item, source, _within(place, name)) for name, item in value.items()}
@@ -54,8 +56,9 @@ def build(kind: Any, value: Any, source: object, place: str = "") -> Any:
 def _fits(kind: Any, value: Any) -> bool:
     if isinstance(value, bool) or kind is bool:
         return isinstance(value, bool) and kind is bool
-    if kind is float:
-        return isinstance(value, Real) and -LARGEST < value < LARGEST  # type: ignore[operator]  # False for NaN too
+    if kind is float and isinstance(value, Real):
+        number: Any = value if isinstance(value, Integral) else float(value)  # not every integer has a float
+        return bool(-LARGEST < number < LARGEST)  # False for NaN too
     return isinstance(value, Integral if kind is int else kind)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from excora.report.plots import short
+from excora.report.plots import short, whole
 from excora.report.records import Epochs
 from excora.report.tables import Cell
 
@@ -45,9 +45,12 @@ def line(name: str, values: Curve, color: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def axes(label: str) -> dict[str, Any]:
-    """A layout."""
-    epochs = {"title": {"text": "Epoch"}, "tickformat": "d"}
+def axes(label: str, *drawn: Curve) -> dict[str, Any]:
+    """A layout for the curves."""
+    low, high = (end(epoch for values in drawn for epoch in values) for end in (min, max))
+    epochs = {"title": {"text": "Epoch"}, "tickformat": "d", **whole(high - low)}
+    if high - low < 25:  # their markers need room, but there is no epoch 0
+        epochs["range"] = [low - 0.5, high + 0.5]
     return {"xaxis": epochs, "yaxis": {"title": {"text": label}}, "hovermode": "x unified"}
 
 

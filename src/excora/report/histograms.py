@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from excora.report.numerals import count, figure
-from excora.report.plots import Plot, View
+from excora.report.plots import Plot, View, whole
 from excora.report.tables import Column, Table
 
 BINS = 24
@@ -23,7 +23,7 @@ def bin_edges(values: Sequence[float]) -> list[float]:
     ([0.11, 0.115, 0.12], [2.85, 3.15])
     """
     low, high = min(values), max(values)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
+    if high - low <= 5e-4 * max(abs(low), abs(high)):  # alike, for all that a reader could see
         reach = 0.05 * abs(low) or 0.5
         return [low - reach, low + reach]
     if low > 0 and 50 < high / low < 1e18:  # beyond, the small ones might as well be 0
@@ -39,6 +39,16 @@ def bin_edges(values: Sequence[float]) -> list[float]:
     return [min(edges[0], low), *edges[1:-1], max(edges[-1], high)]
 
 
+def digits(values: Sequence[float], parts: int = 10) -> int:
+    """How many significant digits tell that many parts of the values' range apart: 3, or up to 6.
+
+    >>> digits([0.5, 2.0]), digits([1.008, 1.014])
+    (3, 5)
+    """
+    size, spread = max(map(abs, values)), max(values) - min(values)
+    return 3 if spread <= 5e-4 * size else min(max(3, math.ceil(math.log10(size / spread * parts)) + 1), 6)
+
+
 def _ticks(edges: list[float]) -> dict[int, str]:
     """Places and words of some edges: round numbers of equal ratios, or every few of equal steps."""
     if len(edges) > 2 and edges[0] > 0 and edges[-1] / edges[0] > 50:
@@ -46,7 +56,9 @@ def _ticks(edges: list[float]) -> dict[int, str]:
         first = ("1", "2", "5") if edges[-1] / edges[0] < 500 else ("1",)
         near = {p: words for p, words in rounded.items() if abs(float(words) / edges[p] - 1) < 0.01}
         return {p: f"{float(words):g}" for p, words in near.items() if words.strip("0.")[0] in first}
-    return {place: f"{edges[place]:.3g}" for place in range(0, len(edges), -(-len(edges) // 6))}
+    words = [f"{edge:.{digits(edges, len(edges) - 1)}g}" for edge in edges]
+    most = 6 if max(map(len, words)) < 6 else 4
+    return {place: words[place] for place in range(0, len(edges), -(-len(edges) // most))}
 
 
 def histogram(name: str, title: str, values: Sequence[float], sentence: str, *, mark: str = "", note: str = "") -> Plot:
@@ -56,12 +68,13 @@ def histogram(name: str, title: str, values: Sequence[float], sentence: str, *, 
     """
     edges = bin_edges(values)
     counts = np.histogram(values, edges)[0].tolist()
-    spans = [f"{figure(a, 3)} to {figure(b, 3)}" for a, b in pairwise(edges)]
+    exact = digits(edges, len(counts))
+    spans = [f"{figure(a, exact)} to {figure(b, exact)}" for a, b in pairwise(edges)]
     ticks = _ticks(edges)
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": title}, "tickvals": list(ticks), "ticktext": list(ticks.values()),
-                  "range": [-0.5, len(counts) + 0.5], "showgrid": False},
-        "yaxis": {"title": {"text": "Samples"}, "rangemode": "tozero", "tickformat": ",d"},
+                  "tickangle": 0, "range": [-0.5, len(counts) + 0.5], "showgrid": False},
+        "yaxis": {"title": {"text": "Samples"}, "rangemode": "tozero", "tickformat": ",d"} | whole(max(counts)),
         "bargap": 0.06, "hovermode": "closest",
     }  # fmt: skip
     if mark and edges[0] <= 1 <= edges[-1]:

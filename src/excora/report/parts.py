@@ -143,6 +143,10 @@ class Predictions:
     prediction: dict[str, Array]
     outside: Array | None = None  #: how far from what training has seen
 
+    def drawable(self, name: str) -> NDArray[np.bool_]:
+        """Which samples have both numbers of a target."""
+        return np.isfinite(self.target[name]) & np.isfinite(self.prediction[name])
+
     @classmethod
     def of(cls, columns: Mapping[str, Any], known: list[str], source: object = "predictions") -> Predictions:
         """From the columns of predictions.csv; ``known`` are the names of the targets, as far as known."""

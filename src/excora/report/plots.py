@@ -51,6 +51,11 @@ def plot_text(value: object, longest: int = 40) -> str:
     return html.escape(shown, quote=False)
 
 
+def whole(span: float) -> dict[str, int]:
+    """For an axis of whole numbers that spans so many: no ticks between them."""
+    return {"dtick": 1} if span < 8 else {}
+
+
 def short(value: float) -> float:
     """Six digits, enough for any screen."""
     return float(f"{value:.6g}")

@@ -28,13 +28,6 @@ class Shown(NamedTuple):
 Cell = str | float | Shown | None
 
 
-class Ready(NamedTuple):
-    """A cell as it is set; ``key`` is what a number sorts by, "" where undefined, and None for text."""
-
-    words: str
-    key: str | None
-
-
 @dataclass(frozen=True)
 class Table:
     """A table in a box that scrolls by itself."""
@@ -49,17 +42,17 @@ class Table:
         """Whether rows are left out."""
         return len(self.rows) > LONGEST
 
-    def ready(self) -> Iterator[list[Ready]]:
-        """The rows as they are set."""
+    def ready(self) -> Iterator[list[tuple[str, str | None]]]:
+        """The cells as they are set, and what a number sorts by, "" where undefined; None for text."""
         for row in self.rows[:LONGEST]:
             yield [_ready(column, cell) for column, cell in zip(self.columns, row, strict=True)]
 
 
-def _ready(column: Column, cell: Cell) -> Ready:
+def _ready(column: Column, cell: Cell) -> tuple[str, str | None]:
     if isinstance(cell, str):
-        return Ready(cell, None)
+        return cell, None
     value, words = cell if isinstance(cell, Shown) else (cell, (column.show or figure)(cell))
-    return Ready(words, "" if value is None else repr(float(value)))
+    return words, "" if value is None else repr(float(value))
 
 
 def between(low: float | None, high: float | None) -> Shown:

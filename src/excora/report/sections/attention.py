@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from excora.report.histograms import histogram
+from excora.report.histograms import digits, histogram
 from excora.report.numerals import count, figure, plural
 from excora.report.parts import Attention
 from excora.report.plots import Plot
@@ -64,5 +64,7 @@ def _effective(effective: Sequence[float], elements: Sequence[int], end: str) ->
 
 
 def _middle(values: Sequence[float]) -> str:
-    low, middle, high = (figure(float(q), 3) for q in np.quantile(values, [0.1, 0.5, 0.9]))
+    low, middle, high = (figure(float(q), digits(values)) for q in np.quantile(values, [0.1, 0.5, 0.9]))
+    if low == high:
+        return f"{middle}, nearly the same for all of {plural(len(values), 'sample')}"
     return f"{middle} in the middle, and between {low} and {high} for 80 % of {plural(len(values), 'sample')}"

@@ -88,7 +88,7 @@ def _differences(pairs: list[Pair], labels: dict[str, str]) -> Plot:
 
 def _layout(names: list[str], other: str) -> dict[str, Any]:
     ticks = {"tickvals": list(range(len(names))), "ticktext": [plot_text(name, 22) for name in names]}
-    title = {"text": f"PCC minus {plot_text(other, 20)}"}
+    title = {"text": f"PCC minus<br>{plot_text(other, 20)}"}
     return {
         "xaxis": {"title": title, "zeroline": True, "tickformat": ".3~f", "tickangle": 0},
         "yaxis": ticks | {"range": [-0.6, len(names) - 0.4], "showgrid": False}, "hovermode": "closest",

@@ -64,7 +64,7 @@ def _end(results: Results | None) -> tuple[str, ...]:
 def _view(drawn: dict[str, Curve], label: str, best: int, flat: int | None, *, zero: bool) -> View:
     """The curves, the plateau as a band, the best epoch as a diamond."""
     traces = [line(part, values, COLORS[part]) for part, values in drawn.items()]
-    layout = axes(label)
+    layout = axes(label, *drawn.values())
     if zero:
         layout["yaxis"]["rangemode"] = "tozero"
     if flat is not None:

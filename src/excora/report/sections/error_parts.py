@@ -27,6 +27,6 @@ def error_parts(record: RunRecord) -> Made:
     total = sum(ends.values())
     shares = ", ".join(f"{name} {100 * v / total:.0f} %" for name, v in ends.items()) if total > 0 else "none left"
     sentence = f"The training error over the epochs, split into three parts. In the last epoch: {shares}."
-    view = View(traces, axes("Mean squared error"))
+    view = View(traces, axes("Mean squared error", *found.values()))
     plot = Plot("parts", "Parts of the MSE", sentence, {"": view}, data, STANDARD)
     return Section(template="error-parts.html", plots=[plot], values={"parts": list(PARTS.values())})

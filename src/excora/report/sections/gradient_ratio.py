@@ -26,7 +26,7 @@ def gradient_ratio(record: RunRecord) -> Made:
     if bound:
         dashed = {"line": {"color": "@c2", "width": 2, "dash": "dash"}, "mode": "lines"}
         traces.append(line("Upper bound", bound, "@c2") | dashed)
-    layout = axes("Pull of PCC / pull of MSE")
+    layout = axes("Pull of PCC / pull of MSE", ratio, bound)
     ticks = _ticks([*ratio.values(), *bound.values()])
     layout["yaxis"] |= {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
     columns = [Column("Epoch", count), Column("Ratio", figure), Column("Upper bound", figure)]

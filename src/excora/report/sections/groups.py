@@ -18,7 +18,7 @@ def groups(record: RunRecord) -> Made:
     rows = [[str(g.group), g.n, g.pcc, g.mse] for g in found]
     known = [g.pcc for g in found if g.pcc is not None]
     lead = f"{plural(len(found), 'group')} in the test part."
-    if known:
+    if len(known) > 1:
         lead += f" Their correlations run from {correlation(min(known))} to {correlation(max(known))}."
     if len(known) < len(found):
         lead += f" In {len(found) - len(known):,} the correlation is undefined, a dash: too few or constant values."

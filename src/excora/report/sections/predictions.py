@@ -39,7 +39,7 @@ def predictions(record: RunRecord) -> Made:
         return Missing("there are no predictions in predictions.csv.")
     part = "test" if "test" in found.part else "validation"
     mine = np.flatnonzero(np.array(found.part) == part)
-    labelled = {name: mine[np.isfinite(truth[mine])] for name, truth in found.target.items()}
+    labelled = {name: mine[found.drawable(name)[mine]] for name in found.target}
     names = _chosen(record, [name for name, rows in labelled.items() if len(rows)])
     if not names:
         return Missing(f"no sample of the {part} part has a label.")
@@ -53,7 +53,8 @@ def predictions(record: RunRecord) -> Made:
     if len(names) < len(found.target):
         notes.append(f"{len(names)} of {len(found.target):,} targets, from the highest PCC to the lowest.")
     if found.group is not None:
-        notes.append(f"Coloured by group, {len({found.group[row] for row in mine}):,} in all.")
+        number = len({found.group[row] for row in mine})
+        notes.append(f"Coloured by group, {number:,} in all." if number > 1 else "All of one group.")
     data = _tenths(found, {name: labelled[name] for name in names})
     plot = Plot("scatter", "Predicted against true", sentence, views, data, " ".join(notes), "Target", "square")
     return Section(plots=[plot])
@@ -104,7 +105,7 @@ def _view(found: Predictions, name: str, rows: Index, groups: list[Group]) -> Vi
 
 
 def _points(found: Predictions, name: str, group: Group) -> dict[str, Any]:
-    rows = group.rows[np.isfinite(found.target[name][group.rows])]
+    rows = group.rows[found.drawable(name)[group.rows]]
     words = [plot_text(found.ids[row]) for row in rows]
     if found.group is not None:
         words = [f"{word} · {plot_text(found.group[row])}" for word, row in zip(words, rows, strict=True)]

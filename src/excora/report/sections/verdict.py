@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from excora.report.numerals import figure
 from excora.report.records import ComparisonRecord, Record
 from excora.report.sections import BOTH, Made, Section, section
@@ -30,5 +32,6 @@ def verdict(record: Record) -> Made:
 
 
 def _banner(look: str, title: str, sentence: str, **rest: object) -> Section:
-    values = {"sentence": sentence, "found": None, "evidence": None, **rest}
+    first, *more = re.split(r"(?<=\.) (?=\D)", sentence, maxsplit=1)
+    values = {"sentence": first, "more": more, "found": None, "evidence": None, **rest}
     return Section(template="verdict.html", look=f"verdict {look}", title=title, values=values)

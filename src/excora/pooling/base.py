@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32
+from excora.functional import at_least_float32, check_bags
 from excora.ragged import Ragged
 from excora.reduce import Penalty
 from excora.registry import Registry
@@ -52,7 +52,8 @@ class Pooled(NamedTuple):
         else:
             assert self.real is not None
             lengths = self.real.to(gamma.device)
-            share, gain = (torch.repeat_interleave(x, lengths) for x in (1.0 / lengths.clamp_min(1), gamma))
+            even = lengths.clamp_min(1).to(gamma.dtype).reciprocal()  # 1 / lengths would be of single precision
+            share, gain = (torch.repeat_interleave(x, lengths) for x in (even, gamma))
         return torch.lerp(share.to(self.weights.dtype), self.weights, gain.to(self.weights.dtype))
 
 
@@ -77,6 +78,7 @@ class Pool(nn.Module):
                 )
             width = h.values.shape[1]
         else:
+            check_bags(h, mask)
             width = h.shape[-1]
         if width != self.dim:
             raise InputError(f"this pool was made for elements of width {self.dim}, got {width}")

@@ -14,18 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from excora.comparison import LABELS, MODELS, Comparison, compare, core, runs
-from excora.comparison.analysis import Pool
+from excora.application import compare
+from excora.comparison import Comparison, core, runs
+from excora.comparison.analysis import OutOfFold
+from excora.comparison.entrants import Entrant, entrants
 from excora.comparison.progress import Clock, watch
-from excora.comparison.records import Store, fingerprint
+from excora.comparison.records import Store
 from excora.comparison.result import Headline, Pair, conclude
-from excora.data.bags import ArrayBags
+from excora.data.bags import ArrayBags, BagSet
 from excora.data.dataset import Dataset
 from excora.data.splits import Split
+from excora.data.table import Table
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.settings import Settings
+from excora.storage import fingerprint
 
 PEERS = ("ridge", "neighbours")
+LABELS = {"eca": "ECA (ours)", "softmax": "softmax", "mean": "mean", "ridge": "ridge"}
 QUICK = Settings(model="pool", epochs=2, dim=8, heads=2, batch_size=16)
 
 
@@ -36,7 +41,7 @@ def table(n: int = 60, *, targets: int = 1, seed: int = 0, **roles) -> Dataset:
     target = x @ generator.normal(size=(3, targets)) + 0.1 * generator.normal(size=(n, targets))
     names = ("y",) if targets == 1 else tuple(f"y{k}" for k in range(targets))
     ids = np.array([f"s{k}" for k in range(n)], object)
-    return Dataset(ids, names, target, frame=pd.DataFrame(x, columns=list("abc")), **roles)
+    return Dataset(ids, names, target, Table(pd.DataFrame(x, columns=list("abc"))), **roles)
 
 
 def quick(data: Dataset, **options) -> Comparison:
@@ -44,9 +49,9 @@ def quick(data: Dataset, **options) -> Comparison:
 
 
 def test_networks_and_peers_side_by_side(tmp_path, capsys):
-    frame = table(40)
+    data = table(40)
     path = tmp_path / "data.csv"
-    pd.concat([frame.frame, pd.DataFrame(frame.target, columns=["y"])], axis=1).to_csv(path, index=False)
+    data.content.frame.assign(y=data.target).to_csv(path, index=False)
     models = ("softmax", "eca", "ridge")
     found = compare(path, target="y", models=models, folds=2, seeds=1, settings=QUICK, output=tmp_path / "out")
     assert [row.model for row in found.rows] == list(models)
@@ -60,8 +65,8 @@ def test_networks_and_peers_side_by_side(tmp_path, capsys):
     stored = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert stored == found.to_dict()
     assert stored["rerun"] == (
-        f"excora compare {path} --target y --only softmax --only eca --only ridge --folds 2 --seeds 1 --model pool "
-        f"--dim 8 --heads 2 --epochs 2 --batch-size 16 --output {tmp_path / 'out'}"
+        f"excora compare {path} --target y --models softmax,eca,ridge --folds 2 --seeds 1 --model pool "
+        f"--epochs 2 --dim 8 --heads 2 --batch-size 16 --output {tmp_path / 'out'}"
     )
     assert "ECA (ours)" in (tmp_path / "out" / "report.html").read_text()
     shown = capsys.readouterr()
@@ -145,11 +150,36 @@ def test_bags_are_compared_by_their_summaries():
     values = generator.normal(size=(lengths.sum(), 2)).astype(np.float32)
     bag = np.repeat(np.arange(24), lengths)
     target = np.array([[values[bag == k, 0].mean()] for k in range(24)])
-    data = Dataset(np.arange(24).astype(str).astype(object), ("y",), target, bags=ArrayBags(values, lengths))
+    data = Dataset(np.arange(24).astype(str).astype(object), ("y",), target, BagSet(ArrayBags(values, lengths)))
     found = compare(data, models=("eca-paper", "ridge"), folds=2, seeds=1, settings=QUICK, progress=False)
     assert found.row("ridge").pcc > 0.9
     assert found.row("eca-paper").seconds > 0
     assert any("one seed" in note for note in found.notes)
+
+
+def test_unknown_labels_are_masked():
+    data = table(targets=2)
+    target = data.target.copy()
+    target[::4, 1] = np.nan
+    found = quick(dataclasses.replace(data, target=target), models=("pool:softmax", "ridge"), settings=QUICK, seeds=1)
+    assert found.row("ridge").pcc > 0.95
+    assert np.isfinite([row.mse for row in found.rows]).all()
+
+
+def test_any_model_with_any_pool_and_any_peer_can_be_asked_for():
+    settings = Settings(epochs=1, dim=8, heads=2, neighbours=5)
+    names = ["ft-transformer", "ft-transformer:softmax", "retrieval:mean", "pool:gated", "eca", "extratrees", "peer:mean"]
+    who, _ = entrants(names, settings, "table")
+    asked = [None if one.settings is None else (one.settings.model, one.settings.named.get("pool")) for one in who]
+    assert asked == [("ft-transformer", None), ("ft-transformer", "softmax"), ("retrieval", "mean"), ("pool", "gated"),
+                     ("ft-transformer", "eca"), None, None]  # fmt: skip
+    assert who[2].settings.named["neighbours"] == 5  # what a model knows is handed on to it
+    assert "neighbours" not in who[0].settings.named
+    assert [one.peer for one in who][-2:] == ["extratrees", "mean"]
+    with pytest.raises(InputError, match="the pools of model 'ft-transformer' are softmax, eca-paper, eca"):
+        entrants(["ft-transformer:mean"], settings, "table")
+    found = quick(table(), models=names[1:3], seeds=1, settings=settings)
+    assert [row.label for row in found.rows] == ["ft-transformer, softmax", "retrieval, mean"]
 
 
 # Interrupted, resumed, refused.
@@ -162,7 +192,7 @@ def counted(monkeypatch, stop_after: int | None = None) -> list[str]:
     def run(model, *rest):
         if len(names) == stop_after:
             raise KeyboardInterrupt
-        names.append(model)
+        names.append(model.name)
         return runs.run(model, *rest)
 
     monkeypatch.setattr(core, "run", run)
@@ -206,11 +236,11 @@ def test_other_runs_are_not_taken_for_these(tmp_path, change, message):
 @given(st.binary(max_size=40) | st.sampled_from([b"{}", b"[]", b"[" * 100_000, b'{"settings": 3}']))
 def test_a_broken_run_file_is_named(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("broken")
-    store = Store(folder, Settings(), resume=True)
+    store = Store(folder, resume=True)
     path = store.parts.path("ridge-0-0")
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"ridge-0-0\.json"):
-        store.load("ridge", 0, 0, "mark", 3, 1)
+        store.load("ridge", 0, 0, "mark", (3, 1), {})
 
 
 def test_a_run_file_with_other_predictions_is_refused(tmp_path):
@@ -225,7 +255,7 @@ def test_a_run_file_with_other_predictions_is_refused(tmp_path):
 def test_arguments_that_cannot_be_are_refused(tmp_path):
     data = table()
     for options, message in [
-        ({"models": ["ridge", "forest"]}, "models must be some of mean, .*, got 'forest'"),
+        ({"models": ["ridge", "forest"]}, "models must be some of .*ridge.*, got 'forest'"),
         ({"models": []}, "got none"),
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"folds": 1}, "folds must be at least 2"),
@@ -245,8 +275,8 @@ def test_arguments_that_cannot_be_are_refused(tmp_path):
 
 def test_a_missing_lightgbm_is_left_out_unless_it_was_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
-    names, notes = core._names(MODELS, "pool")
-    assert names == [name for name in MODELS if name != "lightgbm"]
+    who, notes = entrants(None, QUICK, "table")
+    assert [one.name for one in who] == ["mean", "softmax", "gated", "eca-paper", "eca", "ridge", "neighbours"]
     assert notes == [
         "LightGBM is left out: 'lightgbm' is needed here and is not installed: pip install 'excora[compare]'"
     ]
@@ -332,14 +362,14 @@ def test_a_fingerprint_sees_every_part_and_the_pool_every_fold():
     split = Split(np.arange(4), np.arange(4, 6), np.arange(6, 8))
     matrix, target = np.ones((8, 2)), np.ones((8, 1))
     marks = {
-        fingerprint(split, matrix, target, None),
-        fingerprint(split._replace(test=np.array([6])), matrix, target, None),
-        fingerprint(split, 2 * matrix, target, None),
-        fingerprint(split, matrix, 2 * target, None),
-        fingerprint(split, matrix, target, np.ones(8)),
+        fingerprint(*split, matrix, target, None),
+        fingerprint(*split._replace(test=np.array([6])), matrix, target, None),
+        fingerprint(*split, 2 * matrix, target, None),
+        fingerprint(*split, matrix, 2 * target, None),
+        fingerprint(*split, matrix, target, np.ones(8)),
     }
     assert len(marks) == 5
     data = table(8)
-    pool = Pool(data, ["ridge"], {3: [split, split._replace(test=np.array([0, 1]))]})
+    pool = OutOfFold(data, [Entrant("ridge", "ridge", None)], {3: [split, split._replace(test=np.array([0, 1]))]})
     assert pool.fold[0].tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
     assert len(pool.index) == 0

@@ -7,7 +7,7 @@ import json
 import pytest
 from commands import call
 
-from excora import cli, demo
+from excora import demo
 from excora.errors import InputError
 
 

@@ -12,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from excora.data.columns import learn, normal_scores
+from excora.data.features import TableFeatures
+from excora.models.building import Samples, build_on, carried, restore
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -19,14 +22,11 @@ from safetensors.torch import load_file, save_file
 from sklearn.preprocessing import QuantileTransformer
 
 from excora.comparison import compare, core, runs
-from excora.data.columns import learn, normal_scores
 from excora.data.dataset import Dataset, Inputs
-from excora.data.features import TableFeatures
 from excora.data.preparation import Preparation
 from excora.data.reading import read
 from excora.errors import InputError
 from excora.estimators import BagRegressor, TabularRegressor, base
-from excora.models.building import Samples, build_on, carried, restore
 from excora.models.retrieval import RetrievalNetwork
 from excora.settings import MODEL_OF, MODELS, TABLE_MODEL, Settings
 from excora.training import Run, fit, predict

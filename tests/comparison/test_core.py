@@ -168,7 +168,15 @@ def test_unknown_labels_are_masked():
 
 def test_any_model_with_any_pool_and_any_peer_can_be_asked_for():
     settings = Settings(epochs=1, dim=8, heads=2, neighbours=5)
-    names = ["ft-transformer", "ft-transformer:softmax", "retrieval:mean", "pool:gated", "eca", "extratrees", "peer:mean"]
+    names = [
+        "ft-transformer",
+        "ft-transformer:softmax",
+        "retrieval:mean",
+        "pool:gated",
+        "eca",
+        "extratrees",
+        "peer:mean",
+    ]
     who, _ = entrants(names, settings, "table")
     asked = [None if one.settings is None else (one.settings.model, one.settings.named.get("pool")) for one in who]
     assert asked == [("ft-transformer", None), ("ft-transformer", "softmax"), ("retrieval", "mean"), ("pool", "gated"),

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.exceptions import NotFittedError
-from estimators.test_bags import sacks, small
 
+from estimators.test_bags import sacks, small
 from excora.errors import InputError
 from excora.estimators import BagRegressor, TabularRegressor
 

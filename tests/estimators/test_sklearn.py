@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict,
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from estimators.test_base import line, small, spy
 
+from estimators.test_base import line, small, spy
 from excora.errors import InputError
 from excora.estimators import BagRegressor, TabularRegressor
 

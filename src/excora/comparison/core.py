@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import excora
 from excora.comparison.analysis import OutOfFold, analyse, target_scale
-from excora.comparison.entrants import Entrant, entrants
+from excora.comparison.entrants import Entrant, entrants, suited
 from excora.comparison.progress import Finish, watch
 from excora.comparison.records import Record, Store, deciding
 from excora.comparison.result import Comparison
@@ -24,6 +24,7 @@ from excora.data.roles import Roles
 from excora.data.splits import Split
 from excora.data.splits import folds as make_folds
 from excora.errors import ExcoraError, InputError
+from excora.models import default_model
 from excora.models import models as registered
 from excora.settings import Settings, Setup
 from excora.storage import write_atomically, write_json
@@ -106,7 +107,8 @@ class Plan(NamedTuple):
         """For so many training rows."""
         kind = dataset.kind
         setups = {one.name: None if one.settings is None else one.settings.settled(kind, rows) for one in who}
-        host = settings.settled(kind, rows)
+        model = registered[default_model(kind) if settings.model == "auto" else settings.model]
+        host = suited(model, settings).settled(kind, rows)
         if host.machine.devices > 1 or host.machine.nodes > 1:
             found = host.machine
             raise InputError(f"compare trains on one device, got {found.devices} devices and {found.nodes} nodes")

@@ -63,15 +63,15 @@ def _entrant(word: str, host: Model, settings: Settings) -> Entrant:
             known = ", ".join(_pools_of(models[model])) or "none"
             raise InputError(f"{word!r}: the pools of model {model!r} are {known}")
         label = f"{model}, {pools[pool].label}" if pool else model
-        return Entrant(word, label, _suited(models[model], settings, pool))
+        return Entrant(word, label, suited(models[model], settings, pool))
     if word in _pools_of(host):
-        return Entrant(word, pools[word].label, _suited(host, settings, word))
+        return Entrant(word, pools[word].label, suited(host, settings, word))
     if word in peers:
         return Entrant(word, peers[word].label, None)
     raise InputError(f"models must be some of {_there_are(host)}, got {word!r}")
 
 
-def _suited(model: Model, settings: Settings, pool: str) -> Settings:
+def suited(model: Model, settings: Settings, pool: str = "") -> Settings:
     """What is asked of this model: the names that it knows."""
     known = {*model.Options.names(), *Recipe.names(), *Machine.names()}
     named = {name: value for name, value in settings.named.items() if name in known}

@@ -48,10 +48,11 @@ def elements(record: RunRecord) -> Made:
 
 def _pool(bags: list[Sample], title: str) -> Section:
     negative = any(item.effective < 0 for bag in bags for item in bag.top)
-    lead = NEGATIVE if any(bag.gamma is not None for bag in bags) else SIGNED if negative else SHARES
+    gain = any(bag.gamma is not None for bag in bags)
+    lead = NEGATIVE if gain else SIGNED if negative else SHARES
     cards = list(map(_card, bags))
     values = {"cards": cards[:SHOWN], "more": cards[SHOWN:], "summary": plural(len(cards) - SHOWN, "more sample")}
-    return Section(template="elements.html", title=title, lead=lead, values=values)
+    return Section(template="elements.html", title=title, lead=lead, values=values | {"gain": gain})
 
 
 def _card(bag: Sample) -> Card:

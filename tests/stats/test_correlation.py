@@ -22,6 +22,7 @@ from excora.stats.correlation import (
     selection_mean,
     standardised,
     unit_moments,
+    within_groups,
 )
 
 
@@ -107,6 +108,19 @@ def test_sums_by_unit_give_the_correlation_of_any_of_them(n, units, seed):
     found = float(correlations(counts @ unit_moments(x, y, unit, units)))
     expected = pearson(x[rows], y[rows])[0]
     assert found == pytest.approx(expected, abs=1e-9, nan_ok=True)
+
+
+def test_within_groups_each_is_by_itself():
+    generator = np.random.default_rng(2)
+    group = generator.integers(0, 5, 80)
+    y = generator.normal(size=80)
+    x = y + generator.normal(size=80) + 1e7 * group  # far apart: a common scale would cost half of the digits
+    y[::7] = np.nan
+    x[group == 3] = 2.0
+    found = within_groups(x, y, group, 6)
+    for g in (0, 1, 2, 4):
+        assert found[g] == pytest.approx(pearson(x[group == g], y[group == g])[0], abs=1e-8)
+    assert np.isnan(found[[3, 5]]).all()
 
 
 def test_means_over_targets():

@@ -27,7 +27,7 @@ from excora.diagnosis.verdicts import (
 )
 from excora.errors import InputError
 from excora.moments import mse_decomposition
-from excora.stats.correlation import Array, correlations, unit_moments
+from excora.stats.correlation import Array, correlations, unit_moments, within_groups
 from excora.stats.intervals import Interval, group_interval, pooled_interval
 from excora.storage import plain
 
@@ -189,9 +189,7 @@ def _per_group(x: Array, y: Array, group: NDArray[np.intp], seed: int) -> dict[s
     """Correlation within each group that has 3 rows and more, summarised."""
     count = int(group.max()) + 1
     sizes = np.bincount(group, minlength=count).astype(np.float64)
-    # Centred by group first: a group far from the others would lose its digits in the common scale.
-    means = [np.bincount(group, v, count) / sizes for v in (x, y)]
-    rho = correlations(unit_moments(x - means[0][group], y - means[1][group], group, count))
+    rho = within_groups(x, y, group, count)
     defined = ~np.isnan(rho) & (sizes >= FEWEST)
     rho, kept = rho[defined], sizes[defined]
     section: dict[str, Any] = {"groups": count, "undefined": int((~defined).sum())}

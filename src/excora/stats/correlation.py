@@ -92,14 +92,28 @@ def correlations(moments: Array) -> Array:
     return np.where((variance_x > SMALLEST) & (variance_y > SMALLEST), np.clip(rho, -1.0, 1.0), np.nan)
 
 
-def mean_over_targets(rho: Array) -> float:
-    """The mean over the targets that have a correlation; NaN if none has. What is reported.
+def within_groups(x: Array, y: Array, group: Codes, groups: int) -> Array:
+    """The correlation of ``x`` and ``y`` (n,) within each group over its known labels: (groups,), NaN where undefined.
 
-    >>> mean_over_targets(np.array([0.5, np.nan, 0.7]))
-    0.6
+    >>> within_groups(np.array([1.0, 2.0, 5.0, 5.0]), np.array([3.0, 1.0, 1.0, 2.0]), np.array([0, 0, 1, 1]), 2)
+    array([-1., nan])
     """
-    known = rho[~np.isnan(rho)]
-    return float(known.mean()) if len(known) else float("nan")
+    known = ~np.isnan(y)
+    x, y, group = x[known], y[known], group[known]
+    sizes = np.maximum(np.bincount(group, minlength=groups), 1)
+    # Centred by group first: a group far from the others would lose its digits in the common scale.
+    x, y = (part - (np.bincount(group, part, groups) / sizes)[group] for part in (x, y))
+    return correlations(unit_moments(x, y, group, groups))
+
+
+def mean_over_targets(values: Array) -> Array:
+    """The mean over the first axis of what is not NaN; NaN where all are. What is reported of several targets.
+
+    >>> mean_over_targets(np.array([[0.5, 0.1], [np.nan, 0.3], [0.7, 0.2]]))
+    array([0.6, 0.2])
+    """
+    known = ~np.isnan(values)
+    return np.asarray(np.where(known, values, 0.0).sum(0) / np.where(known.any(0), known.sum(0), np.nan))
 
 
 def selection_mean(rho: Array) -> float:

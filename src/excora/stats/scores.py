@@ -31,7 +31,7 @@ def score(prediction: Array, target: Array) -> Scores:
     A constant prediction or target leaves the PCC of that target undefined. No label at all leaves everything NaN.
     """
     error = prediction - target
-    pcc = mean_over_targets(pearson(prediction, target))
+    pcc = float(mean_over_targets(pearson(prediction, target)))
     return Scores(pcc, mean_by_target(error**2, target, None), mean_by_target(np.abs(error), target, None))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from excora.models.network import build
 
 from benchmarks.timing import Row
 from excora.data.bags import ArrayBags
@@ -20,7 +21,6 @@ from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.losses import JointLoss
-from excora.models.network import build
 from excora.pooling import parameter_groups
 from excora.settings import Settings
 from excora.training import train

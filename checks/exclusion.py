@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from excora.models.building import Samples, build_on
 
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
-from excora.models.building import Samples, build_on
 from excora.settings import Settings
 from excora.training import train
 from excora_studies.tabular.sets import load, make_split

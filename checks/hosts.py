@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from excora.models.building import Samples, build_on
+from excora.models.network import Network
 from torch import Tensor
 
 from excora.data.dataset import Features
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.estimators.ensemble import COMMON, listed
-from excora.models.building import Samples, build_on
-from excora.models.network import Network
 from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork
 from excora.settings import Settings
 from excora.training import Training, train

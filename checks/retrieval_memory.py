@@ -13,11 +13,11 @@ from typing import cast
 
 import numpy as np
 import torch
+from excora.models.neighbours import Excluded
 
 from checks.bag_memory import Peak
 from excora import TabularRegressor
 from excora.data.dataset import TableInput
-from excora.models.neighbours import Excluded
 from excora.models.retrieval import RetrievalNetwork
 
 COLUMNS, FEW = 30, 500

@@ -11,15 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from excora.models.network import build
 
 from excora.data.dataset import Inputs
 from excora.errors import InputError
-from excora.models.network import build
 from excora.settings import POOLS, Settings
 from excora_studies import elements, reproduce
-from excora_studies.elements import page as element_page
-from excora_studies.elements.bags import read
 from excora_studies.elements import NETWORK, ROWS, SPLITS, TREES
+from excora_studies.elements.bags import read
 from excora_studies.tabular.scores import scores, unpack
 from excora_studies.tabular.sets import make_split
 

@@ -19,9 +19,9 @@ import torch
 from rich.console import Console
 
 from excora.data.dataset import Inputs
-from excora.tasks.plateau import LEVELS
 from excora.errors import InputError
 from excora.storage import write_atomically
+from excora.tasks.plateau import LEVELS
 from excora_studies import STUDIES, grid, plateau, region, reproduce, runner, small_tables, store, synthetic, tabular
 from excora_studies.figures import Figure, Line, Panel, html, png
 from excora_studies.pages import blocks, main, read, render

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from excora.tasks.plateau import PlateauTask
 from excora.pooling import ECAPool
+from excora.tasks.plateau import PlateauTask
 from excora_studies.runner import Chunk, Results, Tick
 from excora_studies.stacked import Bags, Output, Stack, Variant, scores
 

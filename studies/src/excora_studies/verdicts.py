@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.tasks.plateau import PlateauTask
 from excora.diagnosis.verdicts import TEXTS, Thresholds
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.monitor import PlateauMonitor
 from excora.pooling import ECAPool, LinearScorer, Pool, SoftmaxPool
+from excora.tasks.plateau import PlateauTask
 from excora_studies.figures import Figure, Heat, Panel
 from excora_studies.markdown import Contents, table
 from excora_studies.runner import Chunk, Report, Results, Tick

@@ -6,17 +6,17 @@ import dataclasses
 
 import numpy as np
 import torch
-
-from excora.data.scaling import normal_scores, quantiles_of
-from excora.data.dataset import Features, Inputs
 from excora.data.features import TableFeatures
+from excora.models.network import Network
+from excora.training.core import train as run
+
+from excora.data.dataset import Features, Inputs
+from excora.data.scaling import normal_scores, quantiles_of
 from excora.data.splits import Split
 from excora.estimators.ensemble import COMMON, listed
 from excora.models.ft_transformer import FTTransformer
-from excora.models.network import Network
 from excora.models.retrieval import RetrievalNetwork, build_retrieval
 from excora.settings import Settings
-from excora.training.core import train as run
 from excora_studies.tabular.rows import Floats, Parameters, Part, Predict, Row
 
 #: Of a row's parameters, what :class:`Settings` takes; the rest are options of the network.

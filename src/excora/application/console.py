@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from excora.console import table
 from excora.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,15 +24,14 @@ def table_of(run: Run) -> Any:
 
 def _table(run: Run, results: dict[str, Any]) -> Any:
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("target", "part", "samples", "PCC", "95 % interval", "MSE", "MAE", box=None, padding=(0, 2, 0, 0))
+    rows = []
     for part in ("validation", "test"):
         for name, score in results[part].items():
             interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
             cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
-            table.add_row(Text(name), part, str(results["counts"][part]), *cells)
+            rows.append((name, part, str(results["counts"][part]), *cells))
     verdict = results["verdict"]
     pool = getattr(run.setup.options, "pool", None)
     model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
@@ -41,7 +41,8 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
     lines.append(f"report: {run.path / 'report.html'}")
     if run.state == "interrupted":
         lines.append(f"to go on: {run.config['rerun']} --resume")
-    return Group(table, *map(Text, lines))
+    header = ("target", "part", "samples", "PCC", "95 % interval", "MSE", "MAE")
+    return Group(table(rows, header), *map(Text, lines))
 
 
 _ENDS = {
@@ -58,11 +59,10 @@ def _number(value: float | None) -> str:
 def summary_of(predictions: Predictions) -> Any:
     """The first rows, how many there are, and the notes."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
     frame = predictions.frame
-    table = Table(*map(str, frame.columns), box=None, padding=(0, 2, 0, 0))
-    for row in frame.head(5).itertuples(index=False):
-        table.add_row(*(Text(f"{cell:.6g}" if isinstance(cell, float) else str(cell)) for cell in row))
-    return Group(table, Text(f"{len(frame)} predictions"), *map(Text, predictions.notes))
+    first = frame.head(5).itertuples(index=False)
+    rows = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in first]
+    shown = table(rows, [str(name) for name in frame.columns])
+    return Group(shown, Text(f"{len(frame)} predictions"), *map(Text, predictions.notes))

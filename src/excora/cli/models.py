@@ -15,8 +15,7 @@ def models(as_json: Json = False) -> None:
 
       excora fit --model retrieval --help
     """
-    from rich.table import Table
-
+    from excora.console import table
     from excora.models import models as known
     from excora.peers import peers
     from excora.pooling import pools
@@ -25,11 +24,9 @@ def models(as_json: Json = False) -> None:
         found = {name: {"reads": list(known[name].reads), "says": known[name].says} for name in known}
         echo_json({"models": found, "pools": list(pools), "peers": list(peers)})
         return
-    table = Table("model", "reads", "what it is", box=None, padding=(0, 2, 0, 0))
-    for name in known:
-        table.add_row(name, ", ".join(known[name].reads), known[name].says)
+    rows = [(name, ", ".join(known[name].reads), known[name].says) for name in known]
     signed = ", ".join(name for name in pools if not pools[name].convex)
-    show(table)
+    show(table(rows, ("model", "reads", "what it is")))
     show(f"pools: {', '.join(pools)} (may leave the convex hull: {signed})")
     show(f"peers of compare: {', '.join(peers)}")
     show("options of a model: excora fit --model NAME --help")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.console import aligned, table
 from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
@@ -18,9 +19,6 @@ from excora.data.roles import Roles
 from excora.data.source import Fact
 from excora.data.splits import split
 from excora.errors import DataError, InputError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +54,12 @@ class Summary:
         return found + [("note", note) for note in self.notes]
 
     def __str__(self) -> str:
-        width = max(len(name) for name, _ in self.lines())
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in self.lines())
+        return "\n".join(aligned(self.lines()))
 
-    def __rich__(self) -> Table:
-        from rich.table import Table
+    def __rich__(self) -> Any:
         from rich.text import Text
 
-        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        for name, value in self.lines():
-            # Names of columns and files may hold square brackets, which rich would take for markup.
-            table.add_row(Text(name, style="dim"), Text(value, overflow="fold"))
-        return table
+        return table([(Text(name, style="dim"), Text(value, overflow="fold")) for name, value in self.lines()])
 
 
 def validate(

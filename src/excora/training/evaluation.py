@@ -14,7 +14,7 @@ from excora.data.dataset import Features, Index, each, in_double
 from excora.models import Network, Output
 from excora.pooling import Pooled
 from excora.settings import Setup
-from excora.stats.correlation import correlations, unit_moments
+from excora.stats.correlation import mean_over_targets, within_groups
 from excora.stats.intervals import pooled_interval
 from excora.training.batches import in_order
 
@@ -126,16 +126,16 @@ def scores(
 
     NaN where undefined.
     """
+    codes = None if group is None else np.unique(group, return_inverse=True)[1]
     found = {}
     for k, name in enumerate(names):
         known = ~np.isnan(target[:, k])
-        x, y = prediction[known, k], target[known, k]
-        codes = None if group is None else np.unique(group[known], return_inverse=True)[1]
-        if not len(x):
+        if not known.any():
             found[name] = dict.fromkeys(("pcc", "mse", "mae", "low", "high"), np.nan)
             continue
-        interval = pooled_interval(x, y, codes)
-        figures = {"mse": float(np.square(x - y).mean()), "mae": float(np.abs(x - y).mean())}
+        interval = pooled_interval(prediction[:, k], target[:, k], codes)
+        error = (prediction[:, k] - target[:, k])[known]
+        figures = {"mse": float(np.square(error).mean()), "mae": float(np.abs(error).mean())}
         found[name] = {"pcc": interval.value, **figures, "low": interval.low, "high": interval.high}
     return found
 
@@ -143,19 +143,17 @@ def scores(
 def group_scores(prediction: Floats, target: Floats, group: NDArray[Any]) -> list[dict[str, Any]]:
     """PCC and MSE within each group over its known labels, means over the (defined) targets."""
     names, codes = np.unique(group, return_inverse=True)
-    rho, mse = [], []
-    for x, y in zip(prediction.T, target.T, strict=True):
-        known = ~np.isnan(y)
-        rho.append(correlations(unit_moments(x[known], y[known], codes[known], len(names))))
-        count = np.bincount(codes[known], minlength=len(names))
-        total = np.bincount(codes[known], np.square(x - y)[known], minlength=len(names))
-        mse.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-    figures = zip(names, np.bincount(codes), _mean(np.stack(rho)), _mean(np.stack(mse)), strict=True)
+    pairs = list(zip(prediction.T, target.T, strict=True))
+    rho = np.stack([within_groups(x, y, codes, len(names)) for x, y in pairs])
+    wrong = np.square(prediction - target)
+    mse = np.stack([_means(column, codes, len(names)) for column in wrong.T])
+    figures = zip(names, np.bincount(codes), mean_over_targets(rho), mean_over_targets(mse), strict=True)
     return [{"group": str(name), "n": int(n), "pcc": float(r), "mse": float(m)} for name, n, r, m in figures]
 
 
-def _mean(values: Floats) -> Floats:
-    """Over the first axis, of what is not NaN; NaN where all are."""
+def _means(values: Floats, codes: NDArray[np.intp], groups: int) -> Floats:
+    """Of what is known in each group; NaN where nothing is."""
     known = ~np.isnan(values)
-    found: Floats = np.where(known, values, 0.0).sum(0) / np.where(known.any(0), known.sum(0), np.nan)
-    return found
+    count = np.bincount(codes[known], minlength=groups)
+    total = np.bincount(codes[known], values[known], minlength=groups)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -88,7 +88,10 @@ def test_an_empty_bag_gives_zeros_and_so_does_a_batch_without_bags_or_elements(p
     assert (pool(h, mask).weights[~mask] == 0).all()
     assert (pool(h, mask).effective[~mask] == 0).all()
     assert (pool(h[:, :0], mask[:, :0]).value == torch.zeros(BAGS, DIM)).all()
-    assert pool(h[:0], mask[:0]).value.shape == (0, DIM)
+    for nothing in (pool(h[:0], mask[:0]), pool(Ragged(h[0, :0], torch.zeros(0, dtype=torch.long)))):
+        assert nothing.value.shape == (0, DIM)
+        assert nothing.weights.shape[0] == nothing.effective.shape[0] == 0
+        assert all(not grad.any() for grad in gradients(pool, nothing))
     assert (pool(Ragged(h[0, :0], torch.zeros(3, dtype=torch.long))).value == torch.zeros(3, DIM)).all()
 
 

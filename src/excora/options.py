@@ -7,7 +7,6 @@ the run folder read the declarations.
 from __future__ import annotations
 
 import dataclasses
-import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
@@ -94,6 +93,8 @@ class Options:
         return cls(**values)
 
 
+#: Whole numbers beyond have no float; nothing counts so far.
+_LARGEST = 1e300
 _KINDS: dict[str, tuple[Any, Any, str]] = {
     "int": (numbers.Integral, int, "a whole number"),
     "float": (numbers.Real, float, "a number"),
@@ -117,7 +118,7 @@ def checked(field: dataclasses.Field[Any], value: Any) -> Any:
     choices = choices_of(rule)
     if choices and value not in choices:
         raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-    least, below = rule.get("least", -math.inf), rule.get("below", math.inf)
+    least, below = rule.get("least", -_LARGEST), rule.get("below", _LARGEST)
     if accepted in (numbers.Integral, numbers.Real) and not least <= value < below:
         if "least" not in rule:
             raise InputError(f"{name} must be a finite number, got {value}")

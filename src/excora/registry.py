@@ -67,7 +67,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self._load()
-        return name in self._things
+        return isinstance(name, str) and name in self._things
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

@@ -3,7 +3,8 @@
 The plain side is the faster of two: a linear scorer, masked_fill, softmax and bmm; or scaled_dot_product_attention with
 one learned query. *Training* is forward + backward with the gradient of h, *frozen* without it (features of a frozen
 encoder), *inference* without a graph. Each with and without a mask, on one thread, on two, and on two while another
-process keeps a core busy. ``EXCORA_COMPILED=0 python -m benchmarks pool`` measures without the compiled form.
+process keeps a core busy. ``EXCORA_COMPILED=0 python -m benchmarks pool`` measures without the
+compiled form, and writes to ``results/torch_only``.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """A block in which autocast does not lower matrix products to half precision."""
-    if torch.amp.is_autocast_available(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
@@ -82,24 +82,27 @@ def masked_softmax(logits: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.softmax(logits.masked_fill(~mask, lowest), -1).masked_fill(~mask, 0.0)
 
 
-def squared_deviations(h: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Squared distance of each element from its bag's mean, ||h_si - mu_s||^2: (bags, elements), 0 in padding.
+def safe_sqrt(x: Tensor) -> Tensor:
+    """Square root whose gradient at 0 is 0 instead of infinite."""
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+
+
+def _deviations(h: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Squared distance of each element from its bag's mean, (||h_si - mu_s|| / size_s)^2, 0 in padding; and size_s.
 
     Two passes: centred once by the rounded mean, and once more by the mean of what is left. One pass in float32
-    is off by a percent for a homogeneous bag far from zero.
+    is off by a percent for a homogeneous bag far from zero. ``size``, (bags, 1), is of the order of the deviations, a
+    constant to autograd: without it the squares of 1e20 or 1e-20 would leave float32.
     """
     check_bags(h, mask)
     h = blank_padding(at_least_float32(h), mask)
     count = element_count(h, mask, h.shape[1]).unsqueeze(-1)
     centred = blank_padding(h - h.sum(1, keepdim=True) / count, mask)
     centred = blank_padding(centred - centred.sum(1, keepdim=True) / count, mask)
-    return centred.square().sum(-1)
-
-
-def safe_sqrt(x: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0 instead of infinite."""
-    positive = x > 0
-    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+    size = (centred.detach().abs().sum((1, 2)) / count[:, 0, 0]).unsqueeze(1)
+    size = torch.where(size > 0, size, 1.0)
+    return (centred / size.unsqueeze(2)).square().sum(-1), size
 
 
 def dispersion(h: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -108,8 +111,8 @@ def dispersion(h: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> dispersion(torch.tensor([[[-1.0], [1.0]]]))
     tensor([1.])
     """
-    deviations = squared_deviations(h, mask)
-    return safe_sqrt(deviations.sum(1) / element_count(deviations, mask, h.shape[1]).squeeze(1))
+    squares, size = _deviations(h, mask)
+    return (size * safe_sqrt(squares.sum(1, keepdim=True) / element_count(squares, mask, h.shape[1]))).squeeze(1)
 
 
 def hull_radius(h: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -118,7 +121,7 @@ def hull_radius(h: Tensor, mask: Tensor | None = None) -> Tensor:
     >>> hull_radius(torch.tensor([[[0.0], [0.0], [3.0]]]))
     tensor([2.])
     """
-    deviations = squared_deviations(h, mask)
-    if deviations.shape[1] == 0:
-        return deviations.sum(1)
-    return safe_sqrt(deviations.amax(1))
+    squares, size = _deviations(h, mask)
+    if squares.shape[1] == 0:
+        return squares.sum(1)
+    return (size * safe_sqrt(squares.amax(1, keepdim=True))).squeeze(1)

@@ -14,15 +14,17 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from excora.errors import InputError
-from excora.extrapolation import Law, extrapolate, given_temperature
+from excora.extrapolation import Law, extrapolate, given_temperature, learned_temperature, linear_temperature
 from excora.functional import at_least_float32, check_bags, full_precision
 from excora.kernels import closed_form
 from excora.kernels.formulas import Attended, Box, plain
-from excora.kernels.function import Attend, Plan, attended, fastest, plain_blocks
+from excora.kernels.function import Attend, Plan, attended, fastest, has_operator, plain_blocks
 from excora.ragged import Block, Ragged
 
 #: Numbers in one block of bags where several torch operations read it: 4 MB, which stay in the cache.
 CHUNK = 1 << 20
+#: What the compiled form knows.
+COMPILED_LAWS = (None, given_temperature, learned_temperature, linear_temperature)
 
 
 def attend(
@@ -47,6 +49,8 @@ def attend(
         flat, shape, bags, blocks = h.values, h.values.shape[:1], len(h), list(h.blocks())
     else:
         check_bags(h, mask)
+        if _calls_operator(h, law):
+            return _operator(h, scores, law, parameters, mask, keep, divisor, scale)
         if _needs_plain(h, *scores, *parameters):
             with full_precision(h.device):
                 return plain(Box(h, mask, keep, scores, law, parameters, divisor, scale))
@@ -87,12 +91,56 @@ def eca_pool(
     return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
 
 
+def small_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
+    """x.weight' + bias where no graph is recorded, by a loop on this thread; None where torch has to do it.
+
+    Torch's product of a few thousand numbers wakes all threads and waits for them: for milliseconds where another
+    process has one of the cores.
+    """
+    inputs = (x, weight, bias)
+    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+    if recorded or _needs_plain(*inputs) or {t.dtype for t in inputs} != {torch.float32}:
+        return None
+    by = fastest(x.dtype, x.device, None)
+    return None if by is closed_form else by.linear(x, weight, bias)
+
+
 def _needs_plain(*tensors: Tensor) -> bool:
     """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return True
     dual = forward_ad._current_level >= 0
     return dual or any(t.device.type == "meta" or type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
+
+
+def _calls_operator(h: Tensor, law: Law | None) -> bool:
+    """Whether a graph is compiled, to run here: neither exported nor transformed."""
+    if (
+        not torch.compiler.is_compiling()
+        or torch.compiler.is_exporting()
+        or torch._C._are_functorch_transforms_active()
+    ):
+        return False
+    return h.dtype == torch.float32 and h.device.type == "cpu" and law in COMPILED_LAWS and has_operator()
+
+
+def _operator(
+    h: Tensor,
+    scores: tuple[Tensor, ...],
+    law: Law | None,
+    parameters: tuple[Tensor, ...],
+    mask: Tensor | None,
+    keep: Tensor | None,
+    divisor: float,
+    scale: float,
+) -> Attended:
+    """By :mod:`excora.kernels.operator`."""
+    linear, shape = len(scores) == 2, h.shape[:2]
+    inputs = [*(scores if linear else (scores[0].reshape(-1),)), *parameters]
+    name = "" if law is None else law.__name__
+    found = torch.ops.excora.attend(h, inputs, mask, keep, name, divisor, scale if linear else None)
+    a, mean, weights, logits, tau, sigma = found[:6]
+    return Attended(a, mean, weights.view(shape), logits.view(shape), tau, sigma)
 
 
 def _blocks(h: Tensor, mask: Tensor | None, law: Law | None) -> list[Block]:

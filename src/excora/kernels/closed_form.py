@@ -12,11 +12,17 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import sharpness
-from excora.functional import element_count
+from excora.functional import element_count, safe_sqrt
 from excora.kernels.formulas import Attended, Box, centred, exact_survey, formulas, raw_logits, share
 
 #: A variance above |mu|^2 over this comes from mean square minus squared mean; else the bag is centred first.
 WELL_CONDITIONED = 1.0
+#: Mean squares within these have their digits in float32.
+SQUARES = 1e-30, 1e36
+
+
+#: Whether NaN in padding can reach a result.
+READS_PADDING = True
 
 
 class Result(NamedTuple):
@@ -44,16 +50,17 @@ def _survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """A bag is centred only where its conditioning asks for it."""
     if box.h.device.type != "cpu":  # asking would stall the device
         return exact_survey(box, shift)
-    portion = share(box)
+    portion = share(box.h, box.real)
     mean = torch.bmm(portion.unsqueeze(1), box.h).squeeze(1)
     square = mean.square().sum(1)
     variance = (portion * torch.linalg.vector_norm(box.h, dim=2).square()).sum(1) - square
-    offset = mean - shift
-    (poor,) = torch.where(~(variance * WELL_CONDITIONED > square))
-    for bag in poor.tolist():
+    offset, sigma = mean - shift, safe_sqrt(variance)
+    good = (variance * WELL_CONDITIONED > square) & (variance > SQUARES[0]) & (variance < SQUARES[1])
+    for bag in torch.where(~good)[0].tolist():
         only = slice(bag, bag + 1)
-        offset[only], variance[only] = centred(box.h[only], portion[only], shift[only])
-    return raw_logits(box), offset, variance
+        real = None if box.real is None else box.real[only]
+        offset[only], sigma[only] = centred(box.h[only], real, shift[only])
+    return raw_logits(box), offset, sigma
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
@@ -71,7 +78,7 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     d_z = d_u * sharp.unsqueeze(1)
     d_sigma, d_parameters = g_sigma, tuple(torch.zeros_like(x) for x in box.parameters)
     if box.law is not None:
-        gap = logits - logits[:, :1]  # any constant will do, and a near one keeps the digits
+        gap = logits - (alpha * logits).sum(1, keepdim=True)  # any constant will do, and a near one keeps the digits
         through, d_parameters = _through_law(box, sigma, _sum(-(d_z * gap).sum(1) * sharp, g_tau, tau))
         d_sigma = _sum(through, g_sigma, sigma)
     d_z = _sum(d_z, g_z, alpha)

@@ -8,7 +8,6 @@ seconds) and kept in a cache on disk.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +23,13 @@ from excora.extrapolation import (
     learned_temperature,
     linear_temperature,
 )
-from excora.kernels import loops
+from excora.kernels import loops, loops_backward
 from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box
 
 #: Below this many numbers a second thread costs more than it saves.
-WORTH_SHARING = 1 << 19
+WORTH_SHARING = 1 << 20
+READS_PADDING = False
 _NOTHING, _NO_MASK = np.zeros((1, 1), dtype=np.float32), np.ones((1, 1), dtype=np.bool_)
 
 
@@ -50,15 +50,17 @@ def forward(box: Box) -> Result:
     """As :func:`excora.kernels.closed_form.forward`."""
     h, linear = box.h, box.weight is not None
     bags, elements, dim = h.shape
-    wide = [h.new_empty(bags, dim) for _ in range(4)]  # attended, mean, shift, offset
-    weights, tau, sigma = h.new_empty(bags, elements), h.new_empty(bags), h.new_empty(bags)
-    logits = h.new_empty(bags, elements) if linear else box.scores[0].contiguous()
+    shapes = [(bags, dim), (bags, dim), (bags, elements), (bags, elements), (bags,), (bags,), (bags, dim), (bags, dim)]
+    # Made by numpy: for a small batch a dozen round trips through torch would cost as much as the work.
+    out = [np.empty(shape, dtype=np.float32) for shape in shapes]  # as in Attended, then shift and offset
     scorer: tuple[Any, ...] = (False, _NOTHING[0], np.float32(1.0), np.float32(0.0))
     if linear:
         scorer = (True, *_arrays(box.scores[0]), np.float32(box.scale), np.float32(box.scores[1].item()))
-    out = _arrays(wide[0], wide[1], weights, logits, tau, sigma, wide[2], wide[3])
+    else:
+        out[3] = _arrays(box.scores[0])[0]
     _run(loops.forward, h, *_arrays(h), *_mask(box.real), *_mask(box.keep), *scorer, *_law(box), *out)
-    return Result(Attended(wide[0], wide[1], weights, logits, tau, sigma), wide[2], wide[3])
+    *found, shift, offset = map(torch.from_numpy, out)
+    return Result(Attended(*found), shift, offset)
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
@@ -75,13 +77,20 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     saved = _arrays(*result.found[2:], result.shift, result.offset)
     target = (out is not None, _NOTHING[None] if out is None else out.numpy())
     _run(
-        loops.backward, h, *_arrays(h), *_mask(box.real), *scorer, law, slope, box.divisor, *saved,
+        loops_backward.backward, h, *_arrays(h), *_mask(box.real), *scorer, law, slope, box.divisor, *saved,
         *given, g_a is not None, g_mu is not None, g_alpha is not None, g_z is not None,
         *_arrays(d_z, d_weight, d_base, d_slope), *target,
     )  # fmt: skip
     pairs = zip(box.parameters, (d_base, d_slope), strict=False)
     parameters = tuple((d if x.numel() > 1 else d.sum()).to(x.dtype).view_as(x) for x, d in pairs)
     return Gradients(d_z, d_weight.sum(0) * box.scale if linear else None, parameters)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x.weight' + bias on this thread alone, without a graph."""
+    out = np.empty((len(x), len(weight)), dtype=np.float32)
+    loops.linear(*_arrays(x, weight, bias), out)
+    return torch.from_numpy(out)
 
 
 def _law(box: Box) -> tuple[int, Any, Any, float]:
@@ -114,16 +123,18 @@ os.register_at_fork(after_in_child=_forget_workers)
 
 
 def _run(kernel: Callable[..., None], h: Tensor, *arguments: Any) -> None:
-    """All bags, shared out among the threads torch would use."""
+    """All bags: whoever is free takes the next one, of the threads torch would use.
+
+    A thread that the system wakes late, as on a busy machine, finds nothing left to do, and nobody waits for it.
+    """
     global _workers  # noqa: PLW0603
-    bags, threads = len(h), min(torch.get_num_threads(), len(h))
-    if threads <= 1 or h.numel() < WORTH_SHARING:
-        kernel(0, bags, *arguments)
-        return
-    if _workers is None:
-        _workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="excora")
-    cuts = [bags * k // threads for k in range(threads + 1)]
-    others = [_workers.submit(kernel, a, b, *arguments) for a, b in itertools.pairwise(cuts[1:])]
-    kernel(0, cuts[1], *arguments)
+    place, threads = np.zeros(1, dtype=np.int64), min(torch.get_num_threads(), len(h))
+    others = []
+    if threads > 1 and h.numel() >= WORTH_SHARING:
+        if _workers is None:
+            _workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="excora")
+        others = [_workers.submit(kernel, place, *arguments) for _ in range(threads - 1)]
+    kernel(place, *arguments)
     for other in others:
-        other.result()
+        if not other.cancel():
+            other.result()

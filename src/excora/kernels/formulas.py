@@ -55,7 +55,7 @@ class Attended(NamedTuple):
     dispersion: Tensor  #: sigma, (bags,)
 
 
-#: Raw logits, mu - shift and mean_i ||h_i - mu||^2 of a box; shift is a real element.
+#: Raw logits, mu - shift and sigma of a box; shift is a real element.
 Survey = Callable[[Box, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -73,8 +73,8 @@ def formulas(box: Box, survey: Survey | None = None) -> tuple[Attended, Tensor, 
         mean = offset = torch.zeros_like(shift)
         sigma, tau = torch.zeros_like(shift[:, 0]), torch.ones_like(shift[:, 0])
     else:
-        logits, offset, variance = (survey or exact_survey)(box, shift)
-        mean, sigma = shift + offset, safe_sqrt(variance)
+        logits, offset, sigma = (survey or exact_survey)(box, shift)
+        mean = shift + offset
         tau = box.law(sigma / box.divisor, *box.parameters).to(box.h.dtype)
     logits = box.scores[0] if box.weight is None else logits * box.scale + box.scores[1]
     weights = soften(logits, tau, box.valid)
@@ -95,7 +95,7 @@ def first_element(h: Tensor, real: Tensor | None) -> Tensor:
 
 def exact_survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """By way of h - shift, which keeps the digits of a homogeneous bag far from zero."""
-    return raw_logits(box), *centred(box.h, share(box), shift)
+    return raw_logits(box), *centred(box.h, box.real, shift)
 
 
 def raw_logits(box: Box) -> Tensor:
@@ -103,17 +103,21 @@ def raw_logits(box: Box) -> Tensor:
     return box.h.new_empty(0) if box.weight is None else box.h @ box.weight
 
 
-def share(box: Box) -> Tensor:
+def share(h: Tensor, real: Tensor | None) -> Tensor:
     """1 / n of each real element, 0 of padding: (bags, elements)."""
-    ones = box.h.new_ones(box.h.shape[:2]) if box.real is None else box.real.to(box.h.dtype)
-    return ones / element_count(box.h, box.real, box.h.shape[1])
+    ones = h.new_ones(h.shape[:2]) if real is None else real.to(h.dtype)
+    return ones / element_count(h, real, h.shape[1])
 
 
-def centred(h: Tensor, share: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    """mu - shift = sum_i share_i (h_i - shift), and sum_i share_i ||h_i - mu||^2."""
-    near = h - shift.unsqueeze(1)
-    offset = torch.bmm(share.unsqueeze(1), near).squeeze(1)
-    return offset, (share * (near - offset.unsqueeze(1)).square().sum(2)).sum(1)
+def centred(h: Tensor, real: Tensor | None, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """mu - shift = sum_i (h_i - shift) / n, and sigma = sqrt(sum_i ||h_i - mu||^2 / n)."""
+    portion, near = share(h, real), blank_padding(h - shift.unsqueeze(1), real)
+    offset = torch.bmm(portion.unsqueeze(1), near).squeeze(1)
+    # In units of the bag's size: the squares of 1e20 or 1e-20 do not exist in float32.
+    size = near.detach().abs().sum((1, 2))
+    size = torch.where(size > 0, size, 1.0)
+    apart = (near - offset.unsqueeze(1)) / size[:, None, None]
+    return offset, size * safe_sqrt((portion * apart.square().sum(2)).sum(1))
 
 
 def soften(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:

@@ -64,6 +64,15 @@ def _compiled() -> ModuleType | None:
         return None
 
 
+@torch.compiler.assume_constant_result
+def has_operator() -> bool:
+    """Whether :mod:`excora.kernels.operator` is there, which a graph that is being compiled may call."""
+    if _compiled() is None:
+        return False
+    importlib.import_module("excora.kernels.operator")
+    return True
+
+
 def attended(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[list[Tensor], ModuleType, Sequence[bool]]:
     """The fields of Attended, shift and offset, without a graph; by which module, and which blocks were blanked."""
     by = fastest(torch.promote_types(flat.dtype, torch.float32), flat.device, plan.law)
@@ -93,12 +102,12 @@ class Attend(torch.autograd.Function):
             if torch.is_grad_enabled():
                 return (None, *_backward_with_graph(ctx.plan, [flat, *rest], grads[:6]))
             wants_h = ctx.needs_input_grad[1]
-            return (None, *_backward(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
+            return (None, *gradients(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
 
 
 def _forward(box: Box, by: ModuleType) -> tuple[Result, bool]:
     """The result of a box, and whether its padding had to be blanked."""
-    if box.real is None:
+    if box.real is None or not by.READS_PADDING:
         return by.forward(box), False
     if box.h.device.type == "cpu":
         result = by.forward(box)
@@ -126,7 +135,7 @@ def _joined(plan: Plan, flat: Tensor, results: Sequence[Result]) -> list[Tensor]
     return out
 
 
-def _backward(
+def gradients(
     plan: Plan,
     by: ModuleType,
     flat: Tensor,

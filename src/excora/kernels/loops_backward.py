@@ -1,0 +1,121 @@
+"""The backward loops of :mod:`excora.kernels.compiled`; names and order as in :mod:`excora.kernels.loops`.
+
+``g_x`` is the gradient that arrives for x, ``d_x`` the one that is handed on, as in :mod:`excora.kernels.closed_form`.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from excora.extrapolation import COLD
+from excora.kernels.loops import CONSTANT, LINEAR, ONE, ZERO, compile_loop, next_bag, run_of, weigh
+
+
+@compile_loop
+def _project(x, s, vector, d):
+    for i in range(len(x)):
+        row, total = x[i], ZERO
+        for j in range(len(row)):
+            total += (row[j] - s[j]) * vector[j]
+        d[i] = total
+
+
+@compile_loop
+def _pull(x, r, masked, s, w, g_a, has_a, g_alpha, has_alpha, d):
+    """d_alpha = (h - s).g_a + g_alpha to ``d``, 0 in padding; returns sum alpha d_alpha and how many are real."""
+    centre, count = 0.0, 0
+    d[:] = ZERO
+    a, b = run_of(r, masked, 0, len(x))
+    while a < b:
+        if has_a:
+            _project(x[a:b], s, g_a, d[a:b])
+        count += b - a
+        a, b = run_of(r, masked, b, len(x))
+    for i in range(len(x)):
+        if has_alpha and w[i] != ZERO:
+            d[i] += g_alpha[i]
+        centre += w[i] * d[i]
+    return np.float32(centre), count
+
+
+@compile_loop
+def _through_softmax(z, w, centre, sharp, d):
+    """d_alpha to d_z in place; returns d_tau = - sum d_z z / tau."""
+    moved, usual = 0.0, 0.0
+    for i in range(len(z)):
+        usual += w[i] * z[i]
+    usual = np.float32(usual)
+    for i in range(len(z)):
+        d[i] = w[i] * (d[i] - centre) * sharp
+        moved -= d[i] * (z[i] - usual)  # any constant will do, and a near one keeps the digits
+    return moved * sharp
+
+
+@compile_loop
+def _through_law(law, d_tau, tau, slope, spread):
+    """d_base, d_slope and d_spread of tau = base + slope spread, or exp(base) (1 + spread)^slope."""
+    if law == LINEAR:
+        return d_tau, d_tau * spread, d_tau * slope
+    grown = math.log1p(spread)
+    return d_tau * tau, d_tau * tau * grown, d_tau * tau * slope / (1.0 + spread)
+
+
+@compile_loop
+def _rows(x, s, o, rate, w, g_a, d, weight, constant, out):
+    for i in range(len(x)):
+        target, row, a, c = out[i], x[i], w[i], d[i]
+        for j in range(len(row)):
+            target[j] = rate * (row[j] - s[j] - o[j]) + a * g_a[j] + c * weight[j] + constant[j]
+
+
+@compile_loop
+def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):
+    """d_h = rate (h - mu) + alpha g_a + d_z weight + g_mu / n; zero in padding."""
+    if masked:
+        for i in range(len(x)):
+            if not r[i]:
+                out[i, :] = ZERO
+    a, b = run_of(r, masked, 0, len(x))
+    while a < b:
+        _rows(x[a:b], s, o, rate, w[a:b], g_a, d[a:b], weight, constant, out[a:b])
+        a, b = run_of(r, masked, b, len(x))
+
+
+@compile_loop
+def backward(
+    place, h, real, masked, linear, weight, law, slope, divisor,
+    weights, logits, tau, sigma, shift, offset,
+    g_a, g_mu, g_alpha, g_z, g_tau, g_sigma, has_a, has_mu, has_alpha, has_z,
+    d_z, d_weight, d_base, d_slope, wants, d_h,
+):  # fmt: skip
+    """The gradients of one bag after another; ``has_x`` says whether one has arrived for x."""
+    constant = np.zeros(h.shape[2], dtype=np.float32)
+    b = next_bag(place)
+    while b < len(h):
+        x, r, s, w, d = h[b], real[b % len(real)], shift[b], weights[b], d_z[b]
+        pull, alpha = g_a[b % len(g_a)], g_alpha[b % len(g_alpha)]
+        centre, count = _pull(x, r, masked, s, w, pull, has_a, alpha, has_alpha, d)
+        sharp = ONE / tau[b] if tau[b] > COLD else ZERO
+        d_tau = _through_softmax(logits[b], w, centre, sharp, d) + g_tau[b % len(g_tau)]
+        d_sigma = np.float64(g_sigma[b % len(g_sigma)])
+        if law != CONSTANT:
+            own = _through_law(law, d_tau, tau[b], slope[b % len(slope)], sigma[b] / divisor)
+            d_base[b], d_slope[b] = own[0], own[1]
+            d_sigma += own[2] / divisor
+        if has_z:
+            for i in range(len(x)):
+                d[i] += g_z[b, i]
+        if linear:
+            weigh(x, r, masked, s, d, d_weight[b])
+        if wants:
+            each = ONE / np.float32(max(count, 1))
+            rate = np.float32(d_sigma / sigma[b]) * each if sigma[b] > COLD else ZERO
+            if has_mu:
+                for j in range(len(s)):
+                    constant[j] = each * g_mu[b, j]
+            _write(x, r, masked, s, offset[b], rate, w, pull, d, weight, constant, d_h[b])
+        b = next_bag(place)

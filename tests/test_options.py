@@ -59,7 +59,6 @@ def test_numbers_become_pythons_own():
         ({"shift": float("inf")}, "shift must be a finite number, got inf"),
         ({"shift": float("-inf")}, "shift must be a finite number, got -inf"),
         ({"minutes": 10**400}, "minutes must be finite and at least 0, got 1000"),
-        ({"cups": 10**400}, "cups must be finite and at least 1, got 1000"),
     ],
 )
 def test_what_breaks_a_rule_is_named(change: dict[str, Any], message: str):

@@ -77,7 +77,7 @@ def test_batches_and_epochs_follow_the_number_of_training_rows(rows, case):
         ({"colour": 1}, "there is no setting 'colour' of any model"),
         (
             {"model": "pool", "neighbours": 5},
-            "there is no setting 'neighbours' of model 'pool'; it is an option of ret",
+            "no setting 'neighbours' of model 'pool'; it is an option of retrieval",
         ),
         ({"model": "ft-transformer", "pool": "mean"}, "pool must be one of softmax, eca, eca-paper, got 'mean'"),
     ],

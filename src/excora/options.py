@@ -7,7 +7,9 @@ the run folder read the declarations.
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
@@ -93,8 +95,6 @@ class Options:
         return cls(**values)
 
 
-#: Whole numbers beyond have no float; nothing counts so far.
-_LARGEST = 1e300
 _KINDS: dict[str, tuple[Any, Any, str]] = {
     "int": (numbers.Integral, int, "a whole number"),
     "float": (numbers.Real, float, "a number"),
@@ -118,10 +118,14 @@ def checked(field: dataclasses.Field[Any], value: Any) -> Any:
     choices = choices_of(rule)
     if choices and value not in choices:
         raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-    least, below = rule.get("least", -_LARGEST), rule.get("below", _LARGEST)
-    if accepted in (numbers.Integral, numbers.Real) and not least <= value < below:
+    try:
+        plain = make(value)
+    except OverflowError:  # a whole number that is too large for a float
+        plain = math.inf
+    least, below = rule.get("least", -sys.float_info.max), rule.get("below", math.inf)
+    if accepted in (numbers.Integral, numbers.Real) and not least <= plain < below:
         if "least" not in rule:
             raise InputError(f"{name} must be a finite number, got {value}")
         bounds = f"in [{least}, {below})" if "below" in rule else f"finite and at least {least}"
         raise InputError(f"{name} must be {bounds}, got {value}")
-    return make(value)
+    return plain

@@ -227,7 +227,7 @@ def _config(targets: tuple[str, ...], groups: tuple[str, ...]) -> dict[str, Any]
     return {
         "excora": "0.1.0", "rerun": f"excora fit data/slides.parquet {named} --bag spot --group slide --output run",
         "data": {"path": "data/slides.parquet", "target": list(targets), **roles, "id": None, "drop": []},
-        "split": {"validation": 0.2, "test": 0.2}, "settings": Settings().to_dict(),
+        "split": {"validation": 0.2, "test": 0.2}, "settings": Settings("pool").settled("bags", 100).to_dict(),
         "inputs": {"targets": len(targets)}, "state": "finished", "environment": versions,
     }  # fmt: skip
 

@@ -54,7 +54,7 @@ def test_a_torchmil_pool_is_itself_at_the_start(pool: Any, mask: Tensor | None) 
     grads = [torch.autograd.grad(z.square().sum() + f[real].sum(), x)[0] for z, f in (theirs, ours)]
     torch.testing.assert_close(*grads)
     with torch.no_grad():
-        new.extrapolation.gain.out.bias.fill_(1.0)
+        new.extrapolation.extrapolation.gain.out.bias.fill_(1.0)
     assert ((new(x, mask) - ours[0]).abs().amax(-1) > 1e-3).all()
     conversion.undo()
     assert type(new) is AttentionPool

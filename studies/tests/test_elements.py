@@ -144,6 +144,6 @@ def test_the_study_runs_on_a_users_folder(folder: Path, tmp_path: Path) -> None:
     ours, softmax = (results[f"random | seed 0 | bags, {pool}"]["PCC"] for pool in ("eca", "softmax"))
     assert difference["difference"] == pytest.approx(ours - softmax, abs=0.02)
     assert difference["low"] <= difference["high"]
-    shown = page.block({"elements": content})
+    shown = element_page.block({"elements": content})
     assert shown.count("| random |") == len(ROWS) + 4
     assert "| O | " in shown

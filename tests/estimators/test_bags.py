@@ -72,7 +72,7 @@ def test_attention_is_the_share_of_each_element_in_the_pooled_value(pool):
         assert effective.sum() == pytest.approx(1, abs=1e-5)
         # Without an encoder the pooled value is the effective mean of the standardised elements.
         elements = model.preparation_.features(model._samples([bag], reset=False)).read(np.array([0]))
-        value = torch.from_numpy(effective).float() @ elements[0]
+        value = torch.from_numpy(effective).float() @ elements["elements"][0]
         with torch.no_grad():
             expected = model.preparation_.unscale(model.network_.head(value)[None].numpy())
         assert expected.item() == pytest.approx(predicted, rel=1e-4, abs=1e-4)

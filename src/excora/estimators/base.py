@@ -74,8 +74,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         init.__signature__ = inspect.Signature([first, *given])  # type: ignore[attr-defined]
         init.__qualname__, init.__name__ = f"{cls.__qualname__}.__init__", "__init__"
-        cls.__init__ = init
-        cls.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+        cls.__init__ = init  # type: ignore[method-assign]
+        cls.__signature__ = inspect.Signature(given)
 
     @abstractmethod
     def _samples(self, X: Any, *, reset: bool) -> Dataset:

@@ -12,12 +12,13 @@ import dataclasses
 import statistics
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from excora.data.dataset import Inputs, TableInput
+from excora.data.dataset import Inputs, each
+from excora.data.table import TableSpec
 from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.models.ft_transformer import FTTransformer
 from excora.moments import pearson
@@ -49,12 +50,12 @@ class Setup:
 class Rows(NamedTuple):
     """Rows of a table, numbers standardised, with their standardised target (n,)."""
 
-    x: TableInput
+    x: Inputs
     target: Tensor
 
     def take(self, index: Tensor) -> Rows:
         """The rows of ``index``."""
-        return Rows(TableInput(*(part[index] for part in self.x)), self.target[index])
+        return Rows(each(self.x, lambda part: part[index]), self.target[index])
 
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:
@@ -98,25 +99,26 @@ def split(name: str, seed: int, folder: Path) -> tuple[Rows, Rows, Rows]:
     deviation = (seen - mean).square().nanmean(0).sqrt()
     numeric = torch.where(missing, 0.0, (numeric - mean) / torch.where(deviation > 0, deviation, 1.0))
     y = (target - label.mean()) / label.std(correction=0)
-    rows = Rows(TableInput(numeric.float(), missing, codes), y.float())
+    rows = Rows({"numeric": numeric.float(), "missing": missing, "codes": codes}, y.float())
     training, validation, test = (rows.take(part) for part in places)
     return training, validation, test
 
 
-def build(variant: str, inputs: Inputs, seed: int, setup: Setup) -> FTTransformer:
+def build(variant: str, spec: TableSpec, seed: int, setup: Setup) -> FTTransformer:
     """The model of a variant; for one seed all start from the same weights.
 
-    >>> inputs, setup = Inputs(targets=1, numeric=2), Setup(dim=8, heads=2)
-    >>> x = TableInput(torch.randn(3, 2), torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3, 0, dtype=torch.long))
-    >>> first, second = (build(variant, inputs, 0, setup).eval()(x).prediction for variant in VARIANTS)
+    >>> spec, setup = TableSpec(targets=1, numeric=2), Setup(dim=8, heads=2)
+    >>> missing, codes = torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3, 0, dtype=torch.long)
+    >>> x = {"numeric": torch.randn(3, 2), "missing": missing, "codes": codes}
+    >>> first, second = (build(variant, spec, 0, setup).eval()(x).prediction for variant in VARIANTS)
     >>> torch.allclose(first, second, atol=1e-6)
     True
     """
     torch.manual_seed(seed)
-    plain = FTTransformer(inputs, **_options(setup))
+    plain = FTTransformer(spec, **_options(setup))
     if variant == "softmax":
         return plain
-    model = FTTransformer(inputs, attention="eca", **_options(setup))
+    model = FTTransformer(spec, attention="eca", **_options(setup))
     model.load_state_dict(plain.state_dict(), strict=False)  # all but gain and temperature, which softmax has not
     return model
 
@@ -129,19 +131,19 @@ def _options(setup: Setup) -> dict[str, Any]:
 def _compare(name: str, seed: int, setup: Setup, folder: Path, tick: Tick) -> dict[str, Any]:
     rows = split(name, seed, folder)
     sizes = tuple(int(column.max()) + 1 for column in load(name, folder)[1].to_numpy().T)
-    inputs = Inputs(targets=1, numeric=rows[0].x.numeric.shape[1], categories=sizes)
-    return {variant: _fit(variant, rows, inputs, seed, setup, tick) for variant in VARIANTS}
+    spec = TableSpec(targets=1, numeric=cast(Tensor, rows[0].x["numeric"]).shape[1], categories=sizes)
+    return {variant: _fit(variant, rows, spec, seed, setup, tick) for variant in VARIANTS}
 
 
 def _fit(
-    variant: str, rows: tuple[Rows, Rows, Rows], inputs: Inputs, seed: int, setup: Setup, tick: Tick
+    variant: str, rows: tuple[Rows, Rows, Rows], spec: TableSpec, seed: int, setup: Setup, tick: Tick
 ) -> dict[str, Any]:
     """Train one model; its curves, what the detector says of them, and the test scores of the chosen epoch."""
     training, validation, test = rows
     curves: dict[str, list[float]] = {f"{part}_{metric}": [] for part in PARTS for metric in ("pcc", "mse")}
     chosen, best = -1, {}
     with torch.random.fork_rng(devices=[]):
-        model = build(variant, inputs, seed, setup)
+        model = build(variant, spec, seed, setup)
         torch.manual_seed(seed)  # the same batches and dropout for all
         loss = JointLoss(DispersionNormalizedPearsonLoss() if variant == "ECA" else PearsonLoss(), weight=setup.weight)
         optimizer = torch.optim.Adam(model.parameters(), lr=setup.rate)
@@ -151,7 +153,7 @@ def _fit(
                 batch = training.take(index)
                 optimizer.zero_grad()
                 output = model(batch.x)
-                loss(output.prediction[:, 0], batch.target, penalty=output.pooled.penalty).backward()
+                loss(output.prediction[:, 0], batch.target, penalty=output.penalties).backward()
                 optimizer.step()
             for part, seen in zip(PARTS, (training, validation), strict=True):
                 for metric, value in zip(("pcc", "mse"), _score(model, seen), strict=True):

@@ -122,8 +122,8 @@ def _fit(materials: Materials, split: str, seed: int, row: str, configuration: d
 
 
 def _features(materials: Materials) -> NDArray[np.float64]:
-    assert materials.table.frame is not None
-    return materials.table.frame.to_numpy(np.float64)
+    content: Any = materials.table.content
+    return np.asarray(content.frame.to_numpy(np.float64))
 
 
 def _network(

@@ -6,7 +6,6 @@ f, log f, and waves of f, because the last percent of an element may decide: sin
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,7 +37,6 @@ def read(data: Path | None, materials: int | None = None) -> Materials:
     with np.load(find_folder(data, [FILE]) / FILE, allow_pickle=False) as file:
         stored = {name: file[name] for name in file.files}
     assert table.target is not None
-    assert table.frame is not None
     assert table.group is not None
     label = stored["critical_temp"]
     if label.shape != (len(table),) or not np.allclose(label, table.target[:, 0], rtol=1e-9):  # text loses a digit
@@ -46,10 +44,7 @@ def read(data: Path | None, materials: int | None = None) -> Materials:
     n = materials or len(table)
     element, fraction = stored["element"][:n].astype(np.intp), stored["fraction"][:n]
     bags = _bags(element, fraction, stored["element_table"])
-    table = dataclasses.replace(
-        table, ids=table.ids[:n], target=table.target[:n], frame=table.frame[:n], group=table.group[:n]
-    )
-    return Materials(table, bags, element, fraction, stored["element_names"].tolist())
+    return Materials(table.take(np.arange(n)), bags, element, fraction, stored["element_names"].tolist())
 
 
 def _bags(

@@ -6,20 +6,21 @@ import dataclasses
 
 import numpy as np
 import torch
-from excora.data.features import TableFeatures
-from excora.models.network import Network
-from excora.training.core import train as run
 
-from excora.data.dataset import Features, Inputs
+from excora.data.dataset import Features
 from excora.data.scaling import normal_scores, quantiles_of
 from excora.data.splits import Split
+from excora.data.table import TableFeatures, TableSpec
 from excora.estimators.ensemble import COMMON, listed
+from excora.models import Network, Samples, models
+from excora.models.base import seeded
 from excora.models.ft_transformer import FTTransformer
-from excora.models.retrieval import RetrievalNetwork, build_retrieval
-from excora.settings import Settings
+from excora.models.parts.retrieval import RetrievalNetwork
+from excora.settings import Machine, Recipe
+from excora.training import train as run
 from excora_studies.tabular.rows import Floats, Parameters, Part, Predict, Row
 
-#: Of a row's parameters, what :class:`Settings` takes; the rest are options of the network.
+#: Of a row's parameters, what :class:`Recipe` takes; the rest are options of the network.
 TRAINING = (
     "correlation", "correlation_weight", "epochs", "batch_size", "learning_rate", "weight_decay", "schedule", "average",
     "clip",
@@ -35,9 +36,17 @@ def _rows(x: Floats) -> TableFeatures:
 def _train(network: Network, features: Features, target: Floats, parameters: Parameters, seed: int) -> None:
     """Train in place on all rows, for all epochs: the step size ends with them, so the last is the one to keep."""
     given = {name: parameters[name] for name in TRAINING if name in parameters}
-    settings = Settings(model="pool", seed=seed, accelerator="cpu", patience=given["epochs"], criterion="mse", **given)
+    recipe = Recipe(seed=seed, patience=given["epochs"], criterion="mse", **given)
     everything = Split(np.arange(len(target)), np.arange(0), np.arange(0))
-    run(network, features, target[:, None].astype(np.float32), everything, settings, progress=False)
+    run(
+        network,
+        features,
+        target[:, None].astype(np.float32),
+        everything,
+        recipe,
+        Machine(accelerator="cpu"),
+        progress=False,
+    )
 
 
 @torch.inference_mode()
@@ -63,10 +72,9 @@ def fit_ft_transformer(
 def _ft_transformer(columns: int, options: Parameters, seed: int) -> FTTransformer:
     """Every variant of one seed starts from the weights of the plain one."""
     shape = {name: options[name] for name in ("dim", "heads", "blocks")}
-    with torch.random.fork_rng(devices=()):
-        torch.default_generator.manual_seed(seed)
-        plain = FTTransformer(Inputs(targets=1, numeric=columns), attention="softmax", **shape)
-        network = FTTransformer(Inputs(targets=1, numeric=columns), **options)
+    with seeded(seed):
+        plain = FTTransformer(TableSpec(targets=1, numeric=columns), attention="softmax", **shape)
+        network = FTTransformer(TableSpec(targets=1, numeric=columns), **options)
     network.load_state_dict(plain.state_dict(), strict=False)
     return network
 
@@ -78,17 +86,14 @@ def fit_retrieval(
     seed: int,
 ) -> tuple[Predict, Parameters]:
     """Attention over the nearest rows of the training part."""
-    options = {name: value for name, value in parameters.items() if name not in (*TRAINING, "scaling")}
+    names = {name: "layers" if name == "blocks" else name for name in parameters if name not in TRAINING}
+    model = models["retrieval"]
+    options = model.Options(**{names[name]: parameters[name] for name in names})
     scale = _scaling(parameters["scaling"], train.x)
-    network, features = build_retrieval(
-        Inputs(targets=1, numeric=train.x.shape[1]),
-        _rows(scale(train.x)),
-        train.y[:, None].astype(np.float32),
-        np.arange(len(train.y)),
-        group=train.group,
-        seed=seed,
-        **options,
-    )
+    target = train.y[:, None].astype(np.float32)
+    samples = Samples(_rows(scale(train.x)), target, np.arange(len(target)), group=train.group)
+    network, features = model.build(TableSpec(targets=1, numeric=train.x.shape[1]), samples, options, seed=seed)
+    assert isinstance(network, RetrievalNetwork)
     _start_alike(network, seed)
     _train(network, features, train.y, parameters, seed)
     return lambda x: _predict(network, network.look_up(_rows(scale(x))), len(x)), parameters
@@ -98,9 +103,8 @@ def fit_retrieval(
 def _start_alike(network: RetrievalNetwork, seed: int) -> None:
     """Every pool of one seed starts from the weights of the network with softmax; the linear key is the data's own."""
     options = network.options | {"pool": "softmax"}
-    with torch.random.fork_rng(devices=()):
-        torch.default_generator.manual_seed(seed)
-        plain = dict(RetrievalNetwork(network.inputs, **options).named_parameters())
+    with seeded(seed):
+        plain = dict(RetrievalNetwork(network.spec, **options).named_parameters())
     for name, parameter in network.named_parameters():
         if name in plain and name != "encoder.linear_key":
             parameter.copy_(plain[name])

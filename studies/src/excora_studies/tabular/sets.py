@@ -6,11 +6,10 @@ compositions. The honest splits are in time order, and by composition.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from excora.data.dataset import Dataset
 from excora.data.splits import Split
+from excora.data.table import Table
 from excora_studies.small_tables import find_folder
 
 HOLD_OUT = 0.2  # of all rows for test, of the rest for validation
@@ -42,7 +42,7 @@ def _dataset(
 ) -> Dataset:
     ids = np.arange(len(frame)).astype(str).astype(object)
     return Dataset(
-        ids=ids, targets=(name,), target=target[:, None], frame=frame.astype("float64"), group=group, time=time
+        ids=ids, targets=(name,), target=target[:, None], content=Table(frame.astype("float64")), group=group, time=time
     )
 
 
@@ -88,11 +88,7 @@ def load(name: str, data: Path | None, samples: int | None = None) -> Dataset:
     if samples is None or samples >= len(dataset):
         return dataset
     rows = np.linspace(0, len(dataset) - 1, samples).astype(np.intp)
-    assert dataset.frame is not None
-    names = ("ids", "target", "group", "time")
-    taken: dict[str, Any] = {name: getattr(dataset, name) for name in names if getattr(dataset, name) is not None}
-    taken = {name: part[rows] for name, part in taken.items()}
-    return dataclasses.replace(dataset, frame=dataset.frame.iloc[rows].reset_index(drop=True), **taken)
+    return dataset.take(rows)
 
 
 def make_split(dataset: Dataset, kind: str, seed: int) -> Split:
@@ -125,9 +121,9 @@ def _by_group(
 
 def fingerprint(dataset: Dataset, split: Split) -> str:
     """The same for every row of the table, or the comparison is not one: features, target and split, hashed."""
-    assert dataset.frame is not None
+    assert isinstance(dataset.content, Table)
     assert dataset.target is not None
     digest = hashlib.sha256()
-    for part in (dataset.frame.to_numpy(), dataset.target, *split):
+    for part in (dataset.content.frame.to_numpy(), dataset.target, *split):
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()[:16]

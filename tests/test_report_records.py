@@ -64,9 +64,10 @@ def test_a_comparison_in_memory_gives_the_same_page(tmp_path):
 def test_a_comparison_of_today_is_a_record():
     from excora.comparison import compare
     from excora.data.dataset import Dataset
+    from excora.data.table import Table
 
     x = np.random.default_rng(0).normal(size=(60, 2))
-    data = Dataset(np.arange(60).astype(str).astype(object), ("y",), x @ [[2.0], [1.0]], pd.DataFrame(x))
+    data = Dataset(np.arange(60).astype(str).astype(object), ("y",), x @ [[2.0], [1.0]], Table(pd.DataFrame(x)))
     found = compare(data, models=["ridge", "neighbours"], seeds=1, folds=2, progress=False)
     record = ComparisonRecord.of(found.to_dict())
     assert [row.model for row in record.rows] == ["ridge", "neighbours"]

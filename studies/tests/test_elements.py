@@ -11,18 +11,29 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from excora.models.network import build
 
-from excora.data.dataset import Inputs
+from excora.data.bags import BagSpec
 from excora.errors import InputError
-from excora.settings import POOLS, Settings
+from excora.models import models
+from excora.models.base import seeded
+from excora.pooling import pools
 from excora_studies import elements, reproduce
 from excora_studies.elements import NETWORK, ROWS, SPLITS, TREES
+from excora_studies.elements import page as element_page
 from excora_studies.elements.bags import read
 from excora_studies.tabular.scores import scores, unpack
 from excora_studies.tabular.sets import make_split
 
 NAMES = np.array(["H", "O", "Fe", "Cu"])
+
+
+def start(pool: str, options: dict[str, Any]) -> Any:
+    """A fresh network of the model "pool"."""
+    model, known = models["pool"], {**options, "pool": pool}
+    with seeded(0):
+        return model.network(BagSpec(targets=1, width=4), model.Options(**known), {})
+
+
 SMALL: dict[str, Any] = {"setup": {"epochs": 1, "dim": 8}, "trees": 3}
 
 
@@ -114,7 +125,7 @@ def test_no_row_sees_the_test_part(folder: Path, split: str, row: str) -> None:
 def test_the_encoder_starts_alike_with_every_pool() -> None:
     bags = torch.randn(5, 3, 4)
     options: dict[str, Any] = {"dim": 8, "layers": 2, "head": 1}
-    first, *others = (build(Inputs(targets=1, width=4), Settings(model="pool", pool=pool, **options)) for pool in POOLS)
+    first, *others = (start(pool, options) for pool in pools)
     for network in others:
         assert torch.equal(network.encoder(bags), first.encoder(bags))
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from excora.data.dataset import Inputs
+from excora.data.table import TableSpec
 from excora.errors import InputError
 from excora.storage import write_atomically
 from excora.tasks.plateau import LEVELS
@@ -274,8 +274,8 @@ def test_plateau_rows_are_scaled_by_training_and_models_start_alike(tmp_path: Pa
         assert torch.equal(part.x.missing, torch.tensor(numeric.isna().to_numpy()[place]))
         assert not part.x.numeric[part.x.missing].any()
         assert part.x.numeric.isfinite().all()
-    inputs, setup = Inputs(targets=1, numeric=6, categories=(4,)), plateau.Setup(dim=8, heads=2)
-    first, second = (plateau.build(variant, inputs, 5, setup).eval() for variant in plateau.VARIANTS)
+    spec, setup = TableSpec(targets=1, numeric=6, categories=(4,)), plateau.Setup(dim=8, heads=2)
+    first, second = (plateau.build(variant, spec, 5, setup).eval() for variant in plateau.VARIANTS)
     extra = second.state_dict().keys() - first.state_dict().keys()
     assert extra
     assert all("extrapolation" in name for name in extra)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 
-from excora.data.dataset import TableInput
 from excora.errors import ExcoraError, InputError
 from excora.stats.correlation import pearson
 from excora_studies import reproduce, tabular
@@ -65,7 +64,7 @@ def test_time_split_is_in_order(tmp_path: Path) -> None:
 
 def test_clock_adds_the_time_of_day_and_the_weekday(tmp_path: Path) -> None:
     folder = fake_sets(tmp_path / "uci")
-    plain, clock = sets.load("Appliances", folder).frame, sets.load("Appliances + clock", folder).frame
+    plain, clock = sets.load("Appliances", folder).content.frame, sets.load("Appliances + clock", folder).content.frame
     added = [*clock.columns[len(plain.columns) :]]
     assert added[:2] == ["clock_sin", "clock_cos"]
     assert clock["clock_sin"].iloc[0] == pytest.approx(np.sin(2 * np.pi * 17 / 24))
@@ -76,7 +75,7 @@ def test_news_target_is_the_logarithm_and_leaves_no_bookkeeping_in(tmp_path: Pat
     data = sets.load("News (partial)", fake_sets(tmp_path / "uci"))
     shares = pd.read_csv(tmp_path / "uci" / "online_news_partial.csv.xz")["shares"]
     assert data.target[:, 0].tolist() == pytest.approx(np.log(shares).tolist())
-    assert [*data.frame.columns] == list("abcd")
+    assert [*data.content.frame.columns] == list("abcd")
 
 
 def test_fingerprint_sees_features_target_and_split(tmp_path: Path) -> None:
@@ -85,7 +84,7 @@ def test_fingerprint_sees_features_target_and_split(tmp_path: Path) -> None:
     first = sets.fingerprint(data, split)
     assert first == sets.fingerprint(data, sets.make_split(data, "random", 0))
     assert first != sets.fingerprint(data, sets.make_split(data, "random", 1))
-    data.frame.iloc[3, 1] += 1e-9
+    data.content.frame.iloc[3, 1] += 1e-9
     assert first != sets.fingerprint(data, split)
 
 
@@ -144,7 +143,8 @@ def test_a_row_of_members_is_their_mean() -> None:
 def test_variants_of_the_ft_transformer_start_from_the_same_weights() -> None:
     rows = networks.ft_rows(dim=8, heads=2, blocks=2, epochs=1)
     draw = torch.Generator().manual_seed(0)
-    x = TableInput(torch.randn(6, 3, generator=draw), torch.zeros(6, 3, dtype=torch.bool), torch.zeros(6, 0).long())
+    known = {"missing": torch.zeros(6, 3, dtype=torch.bool), "codes": torch.zeros(6, 0).long()}
+    x = {"numeric": torch.randn(6, 3, generator=draw), **known}
     found = {}
     for name in ("FT-Transformer", "FT + ECA (ours)", "FT + ECA w/o SRA", "FT + ECA w/o DATS"):
         given = rows[name].defaults | rows[name].changes

@@ -141,6 +141,8 @@ def compare(rng: np.random.Generator, what: str, pool: Pool, batch: Batch, mild:
     )
     motion = rng.normal(size=h.shape) * np.where(reach > 0, reach, 1.0)[:, None, None] * batch.real[..., None]
     found = Oracle(pool, unit, {})(h, batch.real, motion)
+    with torch.no_grad():
+        yield from values(f"{what}, no graph", batch, batch(pool), found, unit)
     yield from values(what, batch, pooled, found, unit)
     yield from obvious(rng, what, h, batch, found)
     yield gradients(what, batch, grads[0], motion, pulls, found)

@@ -42,7 +42,7 @@ print(len([entry.load().summary for entry in reproduce.installed().values()]), {
 
 
 def test_the_help_lists_them() -> None:
-    result = CliRunner().invoke(cli.app, ["reproduce", "--help"], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(cli.application(["reproduce"]), ["reproduce", "--help"], env={"COLUMNS": "200"})
     for name, entry in STUDIES.items():
         assert f"{name}: {entry.summary}" in result.output
 
@@ -56,13 +56,15 @@ def test_wrong_arguments_say_what_to_do(tmp_path: Path) -> None:
 
 def test_reproduce_runs_a_study_and_shows_the_papers_column(tmp_path: Path) -> None:
     result = CliRunner().invoke(
-        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out")]
+        cli.application(["reproduce"]),
+        ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out")],
     )
     assert result.exit_code == 0, result.output
     assert {"results.json", "table.csv", "figures.html"} <= {file.name for file in (tmp_path / "out").iterdir()}
     assert "paper" in (tmp_path / "out" / "table.csv").read_text().splitlines()[0]
     again = CliRunner().invoke(
-        cli.app, ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out"), "--json"]
+        cli.application(["reproduce"]),
+        ["reproduce", "gradients", "--preset", "quick", "--output", str(tmp_path / "out"), "--json"],
     )
     assert json.loads(again.output)["table"] == json.loads((tmp_path / "out" / "results.json").read_text())["table"]
 

@@ -127,7 +127,7 @@ def test_the_encoder_starts_alike_with_every_pool() -> None:
     options: dict[str, Any] = {"dim": 8, "layers": 2, "head": 1}
     first, *others = (start(pool, options) for pool in pools)
     for network in others:
-        assert torch.equal(network.encoder(bags), first.encoder(bags))
+        assert torch.equal(network.encoder({"elements": bags}), first.encoder({"elements": bags}))
 
 
 def test_the_study_runs_on_a_users_folder(folder: Path, tmp_path: Path) -> None:

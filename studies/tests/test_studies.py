@@ -271,9 +271,9 @@ def test_plateau_rows_are_scaled_by_training_and_models_start_alike(tmp_path: Pa
     seen = label[places[0]]
     for part, place in zip(rows, places, strict=True):
         assert part.target.tolist() == pytest.approx(((label[place] - seen.mean()) / seen.std()).tolist(), abs=1e-6)
-        assert torch.equal(part.x.missing, torch.tensor(numeric.isna().to_numpy()[place]))
-        assert not part.x.numeric[part.x.missing].any()
-        assert part.x.numeric.isfinite().all()
+        assert torch.equal(part.x["missing"], torch.tensor(numeric.isna().to_numpy()[place]))
+        assert not part.x["numeric"][part.x["missing"]].any()
+        assert part.x["numeric"].isfinite().all()
     spec, setup = TableSpec(targets=1, numeric=6, categories=(4,)), plateau.Setup(dim=8, heads=2)
     first, second = (plateau.build(variant, spec, 5, setup).eval() for variant in plateau.VARIANTS)
     extra = second.state_dict().keys() - first.state_dict().keys()

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from excora.errors import InputError
-from excora.extrapolation import Law, extrapolate, given_temperature, learned_temperature, linear_temperature
+from excora.extrapolation import Gain, Law, extrapolate, given_temperature, learned_temperature, linear_temperature
 from excora.functional import at_least_float32, check_bags, full_precision
 from excora.kernels import closed_form
 from excora.kernels.formulas import Attended, Box, plain
@@ -49,22 +49,38 @@ def attend(
         flat, shape, bags, blocks = h.values, h.values.shape[:1], len(h), list(h.blocks())
     else:
         check_bags(h, mask)
-        if _calls_operator(h, law):
-            return _operator(h, scores, law, parameters, mask, keep, divisor, scale)
-        if _needs_plain(h, *scores, *parameters):
-            with full_precision(h.device):
-                return plain(Box(h, mask, keep, scores, law, parameters, divisor, scale))
+        found = _at_once(Box(h, mask, keep, scores, law, parameters, divisor, scale))
+        if found is not None:
+            return found
         flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask, law)
     plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, scale if linear else None)
     scores = scores if linear else (scores[0].reshape(-1),)
     inputs = (flat.contiguous(), *scores, *parameters)
     if isinstance(h, Ragged) and _needs_plain(*inputs):
-        found: Sequence[Tensor] = plain_blocks(plan, *inputs)
-    elif torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-        found = Attend.apply(plan, *inputs)
+        fields: Sequence[Tensor] = plain_blocks(plan, *inputs)
+    elif _recorded(*inputs):
+        fields = Attend.apply(plan, *inputs)
     else:
-        found, _, _ = attended(plan, *inputs)
-    a, mean, weights, logits, tau, sigma = found[:6]
+        fields, _, _ = attended(plan, *inputs)
+    return _shaped(fields, shape)
+
+
+def _at_once(box: Box) -> Attended | None:
+    """A padded batch where it needs no walk in blocks: by the operator, by plain operations, without a graph."""
+    inputs = (box.h, *box.scores, *box.parameters)
+    if _calls_operator(box.h, box.law):
+        return _operator(box)
+    if _needs_plain(*inputs):
+        with full_precision(box.h.device):
+            return plain(box)
+    if _recorded(*inputs) or any(x.dtype != torch.float32 for x in inputs[: 1 + len(box.scores)]):
+        return None
+    by = fastest(box.h.dtype, box.h.device, box.law)
+    return None if by is closed_form else by.forward(box).found
+
+
+def _shaped(fields: Sequence[Tensor], shape: Sequence[int]) -> Attended:
+    a, mean, weights, logits, tau, sigma = fields[:6]
     return Attended(a, mean, weights.view(shape), logits.view(shape), tau, sigma)
 
 
@@ -91,18 +107,24 @@ def eca_pool(
     return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
 
 
-def small_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor | None:
-    """x.weight' + bias where no graph is recorded, by a loop on this thread; None where torch has to do it.
+def gain(module: nn.Module, mean: Tensor) -> Tensor:
+    """gamma = module(mean), (bags,): by a loop on this thread where no graph is recorded.
 
     Torch's product of a few thousand numbers wakes all threads and waits for them: for milliseconds where another
     process has one of the cores.
     """
-    inputs = (x, weight, bias)
-    recorded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
-    if recorded or _needs_plain(*inputs) or {t.dtype for t in inputs} != {torch.float32}:
-        return None
-    by = fastest(x.dtype, x.device, None)
-    return None if by is closed_form else by.linear(x, weight, bias)
+    inputs = (mean, *module.parameters())
+    ours = isinstance(module, Gain) and all(t.dtype == torch.float32 for t in inputs)
+    if ours and not (_needs_plain(*inputs) or _recorded(*inputs)):
+        by = fastest(mean.dtype, mean.device, None)
+        if by is not closed_form:
+            return by.gain(module, mean)
+    return module(mean)
+
+
+def _recorded(*inputs: Tensor) -> bool:
+    """Whether a graph is recorded."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
 
 
 def _needs_plain(*tensors: Tensor) -> bool:
@@ -124,23 +146,13 @@ def _calls_operator(h: Tensor, law: Law | None) -> bool:
     return h.dtype == torch.float32 and h.device.type == "cpu" and law in COMPILED_LAWS and has_operator()
 
 
-def _operator(
-    h: Tensor,
-    scores: tuple[Tensor, ...],
-    law: Law | None,
-    parameters: tuple[Tensor, ...],
-    mask: Tensor | None,
-    keep: Tensor | None,
-    divisor: float,
-    scale: float,
-) -> Attended:
+def _operator(box: Box) -> Attended:
     """By :mod:`excora.kernels.operator`."""
-    linear, shape = len(scores) == 2, h.shape[:2]
-    inputs = [*(scores if linear else (scores[0].reshape(-1),)), *parameters]
-    name = "" if law is None else law.__name__
-    found = torch.ops.excora.attend(h, inputs, mask, keep, name, divisor, scale if linear else None)
-    a, mean, weights, logits, tau, sigma = found[:6]
-    return Attended(a, mean, weights.view(shape), logits.view(shape), tau, sigma)
+    linear, name = box.weight is not None, "" if box.law is None else box.law.__name__
+    inputs = [*(box.scores if linear else (box.scores[0].reshape(-1),)), *box.parameters]
+    scale = box.scale if linear else None
+    fields = torch.ops.excora.attend(box.h, inputs, box.real, box.keep, name, box.divisor, scale)
+    return _shaped(fields, box.h.shape[:2])
 
 
 def _blocks(h: Tensor, mask: Tensor | None, law: Law | None) -> list[Block]:

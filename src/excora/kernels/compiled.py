@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import (
+    Gain,
     Law,
     given_temperature,
     learned_temperature,
@@ -86,11 +87,13 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     return Gradients(d_z, d_weight.sum(0) * box.scale if linear else None, parameters)
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x.weight' + bias on this thread alone, without a graph."""
-    out = np.empty((len(x), len(weight)), dtype=np.float32)
-    loops.linear(*_arrays(x, weight, bias), out)
-    return torch.from_numpy(out)
+def gain(module: Gain, mean: Tensor) -> Tensor:
+    """gamma without a graph, on this thread alone."""
+    gamma = np.empty(len(mean), dtype=np.float32)
+    hidden, out = module.hidden, module.out
+    arrays = _arrays(mean, hidden.weight, hidden.bias, out.weight[0])
+    loops.gain(*arrays, out.bias.item(), module.form == "free", float(module.cap), gamma)
+    return torch.from_numpy(gamma)
 
 
 def _law(box: Box) -> tuple[int, Any, Any, float]:

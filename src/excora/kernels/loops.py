@@ -71,14 +71,21 @@ def run_of(r, masked, start, elements):
 
 
 @compile_loop
-def linear(x, weight, bias, out):
-    """out_ik = x_i . weight_k + bias_k."""
-    for i in range(len(x)):
+def gain(mean, weight, bias, out_weight, out_bias, free, cap, gamma):
+    """gamma of each bag, by the formulas of :class:`excora.extrapolation.Gain`."""
+    for b in range(len(mean)):
+        row, raw = mean[b], np.float64(out_bias)
         for k in range(len(weight)):
-            row, unit, total = x[i], weight[k], ZERO
+            unit, total = weight[k], ZERO
             for j in range(len(row)):
                 total += row[j] * unit[j]
-            out[i, k] = total + bias[k]
+            total += bias[k]
+            raw += out_weight[k] * (math.tanh(total) if free else max(total, ZERO))
+        if free:
+            less = (cap - 1.0) * math.expm1(-min(max(raw, -30.0), 30.0))
+            gamma[b] = 1.0 - less / (less + cap)
+        else:
+            gamma[b] = min(1.0 + (raw if raw > 20.0 else math.log1p(math.exp(raw))), cap)
 
 
 @compile_loop

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+<<<<<<< HEAD
 from excora.extrapolation import (
     Extrapolation,
     Gain,
@@ -20,6 +21,11 @@ from excora.extrapolation import (
 )
 from excora.kernels.attend import attend, small_linear
 from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
+=======
+from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
+from excora.kernels.attend import attend, gain
+from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout
+>>>>>>> core-finish
 from excora.pooling.plain import LinearScorer, scores_of
 from excora.ragged import Ragged
 
@@ -104,7 +110,7 @@ class ECAPool(Pool):
         ours = self.extrapolation
         scores, scale = scores_of(self.scorer, h, mask)
         out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
-        gamma = _gamma(ours, out.mean)
+        gamma = ours.gamma(out.mean) if ours.gain is None else gain(ours.gain, out.mean)
         value = extrapolate(out.mean, out.attended, gamma.unsqueeze(1)).to(elements.dtype)
         details = {
             "gamma": gamma,
@@ -125,18 +131,6 @@ class ECAPool(Pool):
                 new = prefix + "extrapolation." + name.removeprefix(prefix)
                 state_dict[new] = state_dict.pop(name)  # type: ignore[index, attr-defined]  # it is a copy
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def _gamma(extrapolation: Extrapolation, mean: Tensor) -> Tensor:
-    """:meth:`Extrapolation.gamma`; without a graph the first product, the only large one, by a loop of our own."""
-    gain = extrapolation.gain
-    if isinstance(gain, Gain):
-        hidden = small_linear(mean, gain.hidden.weight, gain.hidden.bias)
-        if hidden is not None:
-            hidden = torch.tanh(hidden) if gain.form == "free" else torch.relu(hidden)
-            raw = torch.addmv(gain.out.bias, hidden, gain.out.weight[0])
-            return free_gain(raw, gain.cap) if gain.form == "free" else paper_gain(raw, gain.cap)
-    return extrapolation.gamma(mean)
 
 
 def _not_empty(h: Tensor | Ragged, mask: Tensor | None) -> Tensor | None:

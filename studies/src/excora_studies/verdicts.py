@@ -160,8 +160,13 @@ def train(cause: str, seed: int, *, mild: bool = False) -> PlateauMonitor:
 
 def _fit(run: Run, h: Tensor, y: Tensor) -> PlateauMonitor:
     head, monitor = nn.Linear(h.shape[2], 1), PlateauMonitor()
-    parameters = [p for module in (run.pool, head) for p in module.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=run.lr)
+    scorer = run.pool.scorer
+    # The weights of a scaled scorer step by lr / scale, so that z = h . w does by lr: causes are named in z.
+    quick = [scorer.weight] if isinstance(scorer, LinearScorer) else []
+    rest = [p for module in (run.pool, head) for p in module.parameters() if all(p is not q for q in quick)]
+    groups: list[dict[str, Any]] = [{"params": rest}, {"params": quick, "lr": run.lr / getattr(scorer, "scale", 1.0)}]
+    trained = [group | {"params": [p for p in group["params"] if p.requires_grad]} for group in groups]
+    optimiser = torch.optim.Adam([group for group in trained if group["params"]], lr=run.lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, run.decay)
     for _ in range(run.epochs):
         for rows in torch.randperm(len(h)).split(BATCH):

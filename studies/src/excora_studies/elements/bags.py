@@ -41,7 +41,7 @@ def read(data: Path | None, materials: int | None = None) -> Materials:
     label = stored["critical_temp"]
     if label.shape != (len(table),) or not np.allclose(label, table.target[:, 0], rtol=1e-9):  # text loses a digit
         raise InputError(f"{FILE} and superconductivity.csv.xz must list the same materials in the same order")
-    n = materials or len(table)
+    n = min(materials or len(table), len(table))
     element, fraction = stored["element"][:n].astype(np.intp), stored["fraction"][:n]
     bags = _bags(element, fraction, stored["element_table"])
     return Materials(table.take(np.arange(n)), bags, element, fraction, stored["element_names"].tolist())

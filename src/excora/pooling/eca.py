@@ -8,24 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-<<<<<<< HEAD
-from excora.extrapolation import (
-    Extrapolation,
-    Gain,
-    Residual,
-    Scale,
-    TemperatureForm,
-    extrapolate,
-    free_gain,
-    paper_gain,
-)
-from excora.kernels.attend import attend, small_linear
-from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
-=======
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
 from excora.kernels.attend import attend, gain
-from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout
->>>>>>> core-finish
+from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.plain import LinearScorer, scores_of
 from excora.ragged import Ragged
 

@@ -71,7 +71,9 @@ def run(
     folder = Path(output)
     _claim(folder)
     # The elements need no encoder: what differs is the pool alone.
-    settings = Settings(layers=0, learning_rate=0.05, epochs=epochs, patience=epochs, batch_size=40)
+    # A quick, decaying step, so that softmax comes near its ceiling: an under-trained one would flatter us.
+    recipe = {"learning_rate": 0.3, "schedule": "cosine", "epochs": epochs, "patience": epochs, "batch_size": 40}
+    settings = Settings(layers=0, **recipe)
     console = Console(quiet=True) if console is None else console
     say = console.print
     found: dict[str, Comparison] = {}

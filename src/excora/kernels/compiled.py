@@ -2,15 +2,16 @@
 
 Optional (``pip install 'excora[fast]'``), for float32 on a CPU: :func:`forward` and :func:`backward` are those of
 :mod:`excora.kernels.closed_form`, which has the formulas. Nothing is copied, and padding is never read. Bags are shared
-out among as many threads as torch uses; results do not depend on their number. Compiled at the first call (some ten
-seconds) and kept in a cache on disk.
+out among torch's own threads where it is built on GNU OpenMP, as on Linux; elsewhere one does all. Results do not
+depend on it. Compiled at the first call (some ten seconds) and kept in a cache on disk.
 """
 
 from __future__ import annotations
 
-import os
+import ctypes
+import functools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ from excora.kernels import loops, loops_backward
 from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box
 
-#: Below this many numbers a second thread costs more than it saves.
-WORTH_SHARING = 1 << 20
+#: Below this much work, in numbers read by a forward, waking other threads costs more than they save.
+WORTH_SHARING = 1 << 22
 READS_PADDING = False
 _NOTHING, _NO_MASK = np.zeros((1, 1), dtype=np.float32), np.ones((1, 1), dtype=np.bool_)
 
@@ -59,7 +60,7 @@ def forward(box: Box) -> Result:
         scorer = (True, *_arrays(box.scores[0]), np.float32(box.scale), np.float32(box.scores[1].item()))
     else:
         out[3] = _arrays(box.scores[0])[0]
-    _run(loops.forward, h, *_arrays(h), *_mask(box.real), *_mask(box.keep), *scorer, *_law(box), *out)
+    _run(loops.forward, bags, h.numel(), *_arrays(h), *_mask(box.real), *_mask(box.keep), *scorer, *_law(box), *out)
     *found, shift, offset = map(torch.from_numpy, out)
     return Result(Attended(*found), shift, offset)
 
@@ -78,7 +79,8 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     saved = _arrays(*result.found[2:], result.shift, result.offset)
     target = (out is not None, _NOTHING[None] if out is None else out.numpy())
     _run(
-        loops_backward.backward, h, *_arrays(h), *_mask(box.real), *scorer, law, slope, box.divisor, *saved,
+        loops_backward.backward, len(h), 4 * h.numel(),
+        *_arrays(h), *_mask(box.real), *scorer, law, slope, box.divisor, *saved,
         *given, g_a is not None, g_mu is not None, g_alpha is not None, g_z is not None,
         *_arrays(d_z, d_weight, d_base, d_slope), *target,
     )  # fmt: skip
@@ -114,30 +116,38 @@ def _mask(mask: Tensor | None) -> tuple[Any, bool]:
     return (_NO_MASK, False) if mask is None else (mask.contiguous().numpy(), True)
 
 
-_workers: ThreadPoolExecutor | None = None
+@functools.cache
+def _team() -> Callable[..., None] | None:
+    """``GOMP_parallel(body, data, threads, flags)`` of the library whose threads torch uses; None if it has another."""
+    try:
+        found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")).GOMP_parallel
+    except (OSError, AttributeError):
+        return None
+    found.argtypes, found.restype = (_BODY, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+    return found
 
 
-def _forget_workers() -> None:
-    global _workers  # noqa: PLW0603  (a forked process has none of its parent's threads)
-    _workers = None
+_BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-os.register_at_fork(after_in_child=_forget_workers)
+def _run(kernel: Callable[..., None], bags: int, work: int, *arguments: Any) -> None:
+    """All bags, on the threads torch uses: whoever is free takes the next one.
 
-
-def _run(kernel: Callable[..., None], h: Tensor, *arguments: Any) -> None:
-    """All bags: whoever is free takes the next one, of the threads torch would use.
-
-    A thread that the system wakes late, as on a busy machine, finds nothing left to do, and nobody waits for it.
+    On torch's own threads, because they are awake: others would compete with them for the cores.
     """
-    global _workers  # noqa: PLW0603
-    place, threads = np.zeros(1, dtype=np.int64), min(torch.get_num_threads(), len(h))
-    others = []
-    if threads > 1 and h.numel() >= WORTH_SHARING:
-        if _workers is None:
-            _workers = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="excora")
-        others = [_workers.submit(kernel, place, *arguments) for _ in range(threads - 1)]
-    kernel(place, *arguments)
-    for other in others:
-        if not other.cancel():
-            other.result()
+    place, threads = np.zeros(1, dtype=np.int64), min(torch.get_num_threads(), bags)
+    team = _team() if threads > 1 and work >= WORTH_SHARING else None
+    if team is None:
+        kernel(place, *arguments)
+        return
+    raised = []
+
+    def share(_: Any) -> None:
+        try:
+            kernel(place, *arguments)
+        except BaseException as error:  # as Ctrl-C: nothing may leave by way of C
+            raised.append(error)
+
+    team(_BODY(share), None, threads, 0)
+    if raised:
+        raise raised[0]

@@ -1,4 +1,4 @@
-"""The layout of docs/design.md: who may import whom, and who may touch torch.distributed."""
+"""The layout of docs/design.md: who may import whom, who may touch torch.distributed, and where a test stands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import excora
 
 SOURCE = Path(excora.__file__).parent
+TESTS = Path(__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
 
 
@@ -63,3 +64,13 @@ def test_only_reduce_touches_torch_distributed():
 
 def test_the_package_does_not_import_its_studies():
     assert [path.name for path in FILES if "excora_studies" in path.read_text()] == []
+
+
+MODULES = [path.relative_to(SOURCE) for path in FILES if not path.name.startswith("__")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_has_a_test_of_its_name(module):
+    test = TESTS / module.with_name(f"test_{module.name}")
+    assert test.is_file(), f"{module} has no tests of its own: write tests/{test.relative_to(TESTS)}"
+    assert "\ndef test_" in test.read_text(), f"tests/{test.relative_to(TESTS)} holds no test"

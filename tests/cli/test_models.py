@@ -1,10 +1,9 @@
-"""``excora models``, and the options of the model that is named in the help of ``fit``: both read the registries."""
+"""The command ``models``, which reads the registries."""
 
 from __future__ import annotations
 
 import json
 
-import pytest
 from commands import call
 
 from excora.models import models
@@ -20,14 +19,3 @@ def test_models_lists_what_there_is():
     assert list(found["models"]) == list(models)
     assert found["models"]["retrieval"]["reads"] == ["table"]
     assert (found["pools"], found["peers"]) == (list(pools), list(peers))
-
-
-@pytest.mark.parametrize("name", list(models))
-def test_the_help_of_fit_shows_the_options_of_the_model_that_is_named(name, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "240")
-    result = call("fit", "--model", name, "--help")
-    assert result.exit_code == 0
-    own = set(models[name].Options.names())
-    assert all(f"--{word.replace('_', '-')}" in result.output for word in own)
-    others = {word for other in models for word in models[other].Options.names()} - own
-    assert not any(f"--{word.replace('_', '-')} " in result.output for word in others - {"model"})

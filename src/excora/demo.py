@@ -10,7 +10,7 @@ import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -72,14 +72,8 @@ def run(
     _claim(folder)
     # The elements need no encoder: what differs is the pool alone.
     # A quick, decaying step, so that softmax comes near its ceiling: an under-trained one would flatter us.
-    recipe: dict[str, Any] = {
-        "learning_rate": 0.3,
-        "schedule": "cosine",
-        "epochs": epochs,
-        "patience": epochs,
-        "batch_size": 40,
-    }
-    settings = Settings(layers=0, **recipe)
+    rates: dict[str, Any] = {"learning_rate": 0.3, "schedule": "cosine", "batch_size": 40}
+    settings = Settings(layers=0, epochs=epochs, patience=epochs, **rates)
     console = Console(quiet=True) if console is None else console
     say = console.print
     found: dict[str, Comparison] = {}

@@ -23,9 +23,9 @@ bench: $(STAMP)
 # timm requires torchvision, whose wheels do not load next to a CPU build of torch, and then neither does torchmetrics, which
 # looks for it. The models run without: checks/bare_timm.py.
 # One environment for every target; a change of these files, and nothing else, installs again.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[app,compare,fast,index,tensorboard,export,dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[app,compare,fast,index,tensorboard,export,dev]' --editable ./studies --constraint constraints.txt
 	$(BIN)/python -m pip install --quiet --no-deps timm --constraint constraints.txt
 	@touch $@
 
@@ -33,9 +33,9 @@ $(STAMP): pyproject.toml constraints.txt
 constraints:
 	rm -rf .venv-solve && $(PYTHON) -m venv .venv-solve
 	.venv-solve/bin/python -m pip install --quiet torch==2.13.0
-	.venv-solve/bin/python -m pip install --quiet '.[app,compare,fast,index,spatial,tune,tensorboard,export,dev]'
+	.venv-solve/bin/python -m pip install --quiet '.[app,compare,fast,index,tensorboard,export,dev]' ./studies
 	.venv-solve/bin/python -m pip install --quiet --no-deps timm
-	{ head -2 constraints.txt; .venv-solve/bin/python -m pip freeze --exclude excora | sed 's/+cpu//'; } > constraints.new
+	{ head -2 constraints.txt; .venv-solve/bin/python -m pip freeze --exclude excora --exclude excora-studies | sed 's/+cpu//'; } > constraints.new
 	mv constraints.new constraints.txt && rm -rf .venv-solve
 
 clean:

@@ -7,6 +7,7 @@ PlateauMonitor, scores, and writes checkpoints. The bare loop has its data as on
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,20 +16,19 @@ import numpy as np
 import torch
 
 from benchmarks.timing import Row
-from excora.data.bags import ArrayBags
+from excora.data.bags import ArrayBags, BagSet
 from excora.data.dataset import Dataset
-from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.losses import JointLoss
-from excora.models.network import build
 from excora.pooling import parameter_groups
 from excora.settings import Settings
 from excora.training import train
 from excora.training.batches import in_order, shuffled
+from excora.training.building import build
 
 BAGS, ELEMENTS, WIDTH = 1280, 200, 128
-SETTINGS = Settings(dim=WIDTH, epochs=3, batch_size=64, patience=100, accelerator="cpu")
 PARTS = Split(np.arange(BAGS), np.arange(BAGS, BAGS + 128), np.arange(0))
+SETUP = Settings(dim=WIDTH, epochs=3, batch_size=64, patience=100, accelerator="cpu").settled("bags", BAGS)
 ROUNDS = 7
 
 
@@ -37,40 +37,37 @@ def _dataset() -> Dataset:
     n = BAGS + len(PARTS.validation)
     values = generator.standard_normal((n * ELEMENTS, WIDTH), dtype=np.float32)
     target = generator.normal(size=(n, 1))
-    bags = ArrayBags(values, np.full(n, ELEMENTS))
-    return Dataset(np.arange(n).astype(str).astype(object), ("y",), target, bags=bags)
+    bags = BagSet(ArrayBags(values, np.full(n, ELEMENTS)))
+    return Dataset(np.arange(n).astype(str).astype(object), ("y",), target, bags)
 
 
 def _sides() -> tuple[Callable[[], object], Callable[[], object], int]:
     """The application, the bare loop, and the number of steps of either."""
     dataset = _dataset()
-    preparation = Preparation.fit(dataset, PARTS.train)
-    features, target = preparation.features(dataset), preparation.scale(dataset.target)
-    x, y = (
-        torch.cat([features.read(np.arange(k, k + 64)) for k in range(0, len(dataset), 64)]),
-        torch.from_numpy(target),
-    )
+    first, recipe = build(dataset, PARTS.train, SETUP), SETUP.recipe
+    features, y = first.features, torch.from_numpy(first.target)
+    x = torch.cat([features.read(np.arange(k, k + 64))["elements"] for k in range(0, len(dataset), 64)])
 
     def ours() -> object:
         with tempfile.TemporaryDirectory() as folder:
-            network = build(preparation.inputs, SETTINGS)
-            return train(network, features, target, PARTS, SETTINGS, folder=folder, progress=False)
+            arguments = (copy.deepcopy(first.network), features, first.target, PARTS, recipe, SETUP.machine)
+            return train(*arguments, folder=folder, progress=False)
 
     def bare() -> object:
-        network, loss = build(preparation.inputs, SETTINGS), JointLoss(weight=SETTINGS.correlation_weight)
-        optimizer = torch.optim.AdamW(parameter_groups(network, SETTINGS.weight_decay), lr=SETTINGS.learning_rate)
-        for epoch in range(SETTINGS.epochs):
-            for index in shuffled(PARTS.train, SETTINGS.batch_size, seed=0, epoch=epoch):
+        network, loss = copy.deepcopy(first.network), JointLoss(weight=recipe.correlation_weight)
+        optimizer = torch.optim.AdamW(parameter_groups(network, recipe.weight_decay), lr=recipe.learning_rate)
+        for epoch in range(recipe.epochs):
+            for index in shuffled(PARTS.train, recipe.batch_size, seed=0, epoch=epoch):
                 optimizer.zero_grad()
-                output = network(x[index])
-                loss(output.prediction, y[index], penalty=output.pooled.penalty).backward()
+                output = network({"elements": x[index]})
+                loss(output.prediction, y[index], penalty=output.penalties).backward()
                 optimizer.step()
             with torch.inference_mode():
-                for index in in_order(PARTS.validation, features.sizes, max_elements=SETTINGS.max_elements):
-                    network(x[index])
+                for index in in_order(PARTS.validation, features.sizes, max_elements=recipe.max_elements):
+                    network({"elements": x[index]})
         return network
 
-    return ours, bare, SETTINGS.epochs * len(shuffled(PARTS.train, SETTINGS.batch_size, seed=0, epoch=0))
+    return ours, bare, recipe.epochs * len(shuffled(PARTS.train, recipe.batch_size, seed=0, epoch=0))
 
 
 def run() -> list[Row]:

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from excora.application import fit
 from excora.settings import Settings
-from excora.training import fit
 
 WIDTH = 256
 

@@ -32,7 +32,7 @@ def set_gamma(model: nn.Module, gamma: float, cap: float = 4.0) -> None:
     """Solves gamma = cap / (1 + (cap - 1) exp(-raw)) for the bias of every gain."""
     for module in model.modules():
         extrapolation = module._modules.get("extrapolation")
-        gain = None if extrapolation is None else extrapolation.gain
+        gain = getattr(extrapolation, "gain", None)  # a pool in place of a pool has its own further down
         if gain is not None:
             bias = gain.bias if hasattr(gain, "bias") else gain.out.bias
             nn.init.constant_(bias, -math.log((cap / gamma - 1.0) / (cap - 1.0)))

@@ -5,7 +5,7 @@ two of them and predicts the third. The networks are ``TabularRegressor`` with n
 (a fifth of the rows it is given picks the epoch). PCC and MSE, in units of the target's variance, are over all folds
 together. Ridge and ExtraTrees are there for reference.
 
-``python -m checks.default_model [SET ...]``, the files from EXCORA_DATA or ``../shared/data``.
+``python -m checks.default_model [SET ...]``, the files from EXCORA_DATA.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from excora import TabularRegressor
-from excora.studies.plateau import parts
-from excora.studies.small_tables import SETS, find_folder, load
+from excora_studies.plateau import parts
+from excora_studies.small_tables import SETS, find_folder, load
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "ft-transformer": {"model": "ft-transformer"},

@@ -7,7 +7,7 @@ scored on the validation part, which sees all training rows in either case. The 
 Rows of one composition are equal in all columns, and equal rows never see each other in training: to let them, they are
 made different by noise of 1e-5 standard deviations.
 
-``python -m checks.exclusion [SET ...]``, the files from EXCORA_DATA or ``../shared/data``.
+``python -m checks.exclusion [SET ...]``, the files from EXCORA_DATA.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from typing import Any
 
 import numpy as np
 import torch
 
 from excora.data.dataset import Dataset
-from excora.data.preparation import Preparation
 from excora.data.splits import Split
-from excora.models.building import Samples, build_on
+from excora.data.table import Table
 from excora.settings import Settings
-from excora.studies.tabular.sets import load, make_split
 from excora.training import train
+from excora.training.building import build
+from excora_studies.tabular.sets import load, make_split
 
 EPOCHS = 8
 #: Of each set: what training rows do not see, the gap, and whether their groups count.
@@ -38,21 +37,19 @@ CASES: dict[str, dict[str, tuple[float, bool]]] = {
 
 def different(dataset: Dataset) -> Dataset:
     """The rows with a trace of noise."""
-    assert dataset.frame is not None
-    noise = np.random.default_rng(0).normal(size=dataset.frame.shape) * dataset.frame.std().to_numpy()
-    return dataclasses.replace(dataset, frame=dataset.frame + 1e-5 * noise)
+    assert isinstance(dataset.content, Table)
+    frame = dataset.content.frame
+    noise = np.random.default_rng(0).normal(size=frame.shape) * frame.std().to_numpy()
+    return dataclasses.replace(dataset, content=Table(frame + 1e-5 * noise))
 
 
 def score(dataset: Dataset, split: Split, gap: float, *, grouped: bool) -> tuple[float, float]:
     """Validation PCC, and MSE in units of the target's variance."""
-    settings = Settings(model="retrieval", metric="full", gap=gap, epochs=EPOCHS).settled("retrieval", len(split.train))
-    preparation = Preparation.fit(dataset, split.train)
-    assert dataset.target is not None
-    target = preparation.scale(dataset.target)
-    apart: dict[str, Any] = {"group": dataset.group if grouped else None, "time": dataset.time}
-    samples = Samples(preparation.features(dataset), target, split.train, **apart)
-    network, features = build_on(preparation.inputs, samples, settings)
-    network = train(network, features, target, split, settings, progress=False).network
+    asked = Settings(model="retrieval", metric="full", gap=gap, epochs=EPOCHS)
+    setup = asked.settled("table", len(split.train))
+    seen = dataset if grouped else dataclasses.replace(dataset, group=None)
+    network, features, target, _ = build(seen, split.train, setup)
+    network = train(network, features, target, split, setup.recipe, setup.machine, progress=False).network
     with torch.inference_mode():
         found = network(features.read(split.validation)).prediction[:, 0].double().numpy()
     y = target[split.validation, 0]

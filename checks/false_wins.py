@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from excora.comparison.bootstrap import draw, errors, pairwise, sample_units, simultaneous
+from excora.stats.paired import Predicted, draw, errors, pairwise, simultaneous
+from excora.stats.units import sample_units
 from tests.oracles.bootstrap import World, equal_models
 
 RESAMPLES = 500
@@ -34,6 +35,12 @@ SETTINGS = {
     "30 groups": {"groups": 30},
     "10 groups": {"groups": 10},
     "10 groups, luck of training": {"groups": 10, "luck": 0.1},
+    "a test part of 20 % a seed, 1,000 samples": {"hold_out": 0.2, "n": 1000},
+    "a test part a seed, luck of training": {"hold_out": 0.2, "n": 1000, "luck": 0.05},
+    "a test part a seed, 5 seeds, luck of training": {"hold_out": 0.2, "n": 1000, "luck": 0.05, "seeds": 5},
+    "a test part a seed of 100 groups, luck of training": {"hold_out": 0.2, "n": 1000, "luck": 0.05, "groups": 100},
+    "the last 20 % in time, lag-one correlation 0.8, 2,000 samples": {"hold_out": 0.2, "n": 2000, "lag": 0.8},
+    "the same with luck of training": {"hold_out": 0.2, "n": 2000, "lag": 0.8, "luck": 0.05},
     "time-ordered, lag-one correlation 0.5": {"lag": 0.5},
     "time-ordered, lag-one correlation 0.8": {"lag": 0.8},
     "time-ordered, lag-one correlation 0.8, 1,000 samples": {"lag": 0.8, "n": 1000},
@@ -51,8 +58,17 @@ WIDTH = 10  # features of a trained model
 def won(world: World, seed: int) -> np.ndarray:
     """Whether PCC, and MSE, are said to differ."""
     unit = sample_units(len(world.target), group=world.group, time=world.time)
-    draws = draw(world.prediction, world.target, unit, world.fold, resamples=RESAMPLES, seed=seed)
+    draws = draw(by_seed(world, unit), resamples=RESAMPLES, seed=seed)
     return np.array([pairwise(*errors(draws[name], [(1, 0)], seed=seed))[0].side != 0 for name in ("pcc", "mse")])
+
+
+def by_seed(world: World, unit: np.ndarray) -> list[Predicted]:
+    """What each seed predicted, of its test part where it has one."""
+    everything = np.ones(world.fold.shape, bool) if world.tested is None else world.tested
+    return [
+        Predicted(one[:, rows], world.target[rows], unit[rows], fold[rows])
+        for one, fold, rows in zip(world.prediction, world.fold, everything, strict=True)
+    ]
 
 
 def share(simulations: int, make: Callable[[np.random.Generator], World]) -> str:
@@ -84,7 +100,7 @@ def false_best(simulations: int) -> float:
     pairs = [(a, b) for a in range(8) for b in range(a)]
     for seed in range(simulations):
         world = equal_models(generator, models=8, luck=0.02)
-        draws = draw(world.prediction, world.target, np.arange(200), world.fold, resamples=RESAMPLES, seed=seed)["pcc"]
+        draws = draw(by_seed(world, np.arange(200)), resamples=RESAMPLES, seed=seed)["pcc"]
         best = int(draws.score.mean(0).argmax())
         found = zip(pairs, simultaneous(*errors(draws, pairs, seed=seed)), strict=True)
         count += any(bounds.side != 0 for pair, bounds in found if best in pair)

@@ -6,9 +6,9 @@ import statistics
 
 import torch
 
-from excora.studies import grid, synthetic
-from excora.studies.stacked import Variant
-from excora.studies.training import Protocol, compare
+from excora_studies import grid, synthetic
+from excora_studies.stacked import Variant
+from excora_studies.training import Protocol, compare
 
 WIDTHS = (4, 8, 16, 32)
 SEEDS = range(500, 508)

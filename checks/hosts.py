@@ -8,11 +8,12 @@ for the first one an FT-Transformer, trained on the training part of the random 
 - gamma and temperature of the rows, and the effective number of elements, 1 / sum_i alpha_i^2;
 - the PCC of the network, and of the same network with gamma = 1.
 
-``python -m checks.hosts [SET ...]``, the files from EXCORA_DATA or ``../shared/data``. The test part is not read.
+``python -m checks.hosts [SET ...]``, the files from EXCORA_DATA. The test part is not read.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -21,16 +22,16 @@ import torch
 from torch import Tensor
 
 from excora.data.dataset import Features
-from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.estimators.ensemble import COMMON, listed
-from excora.models.building import Samples, build_on
-from excora.models.network import Network
-from excora.models.retrieval import RetrievalFeatures, RetrievalNetwork
+from excora.models import Network
+from excora.models.parts.neighbours import RetrievalFeatures
+from excora.models.parts.retrieval import RetrievalNetwork
 from excora.settings import Settings
-from excora.studies.tabular import SIZES
-from excora.studies.tabular.sets import load, make_split
 from excora.training import Training, train
+from excora.training.building import build
+from excora_studies.tabular import SIZES
+from excora_studies.tabular.sets import load, make_split
 
 #: The trial of each set, by its place in the list, and whether to look at the FT-Transformer too.
 CASES = {"Appliances": (4, True), "Superconductivity": (2, False), "News (partial)": (0, False)}
@@ -44,10 +45,11 @@ def pcc(prediction: Tensor, y: Tensor) -> float:
 def look(network: Network, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Tensor]:
     """Of each row: prediction, weights, and gamma and temperature if the pool has them."""
     found = [network(features.read(part)) for part in np.array_split(rows, max(len(rows) // 2048, 1))]
+    pooled = [next(iter(each.pooled.values())) for each in found]
     return {
         "prediction": torch.cat([each.prediction[:, 0] for each in found]),
-        "weights": torch.cat([each.pooled.weights for each in found]),
-        **{name: torch.cat([each.pooled.details[name] for each in found]) for name in found[0].pooled.details},
+        "weights": torch.cat([each.weights for each in pooled]),
+        **{name: torch.cat([each.details[name] for each in pooled]) for name in pooled[0].details},
     }
 
 
@@ -78,13 +80,10 @@ def report(name: str, network: Network, features: Features, y: Tensor, rows: np.
 
 def fitted(name: str, split: Split, settings: Settings) -> tuple[Training, Features, Tensor]:
     """Trained on the training part; its features; the standardised targets of the validation part."""
-    dataset = load(name, None)
-    preparation = Preparation.fit(dataset, split.train, scaling=settings.scaling)
-    assert dataset.target is not None
-    target = preparation.scale(dataset.target)
-    samples = Samples(preparation.features(dataset), target, split.train, group=dataset.group)
-    network, features = build_on(preparation.inputs, samples, settings)
-    trained = train(network, features, target, split, settings, progress=False)
+    setup = settings.settled("table", len(split.train))
+    dataset = dataclasses.replace(load(name, None), time=None)
+    network, features, target, _ = build(dataset, split.train, setup)
+    trained = train(network, features, target, split, setup.recipe, setup.machine, progress=False)
     return trained, features, torch.from_numpy(target[split.validation, 0])
 
 

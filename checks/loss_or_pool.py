@@ -5,7 +5,7 @@ settings that validation picks for softmax (docs/tabular.md), trained on the tra
 seed 0 with two seeds of the network. On its validation part: PCC and MSE / variance, mean and standard deviation over
 the seeds, and what the monitor says.
 
-``python -m checks.loss_or_pool [SET ...]``, the files from EXCORA_DATA or ``../shared/data``; no test part is read.
+``python -m checks.loss_or_pool [SET ...]``, the files from EXCORA_DATA; no test part is read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from checks.hosts import CASES, fitted, look, pcc
 from excora.estimators.ensemble import COMMON, listed
 from excora.settings import Settings
-from excora.studies.tabular import SIZES
-from excora.studies.tabular.sets import load, make_split
+from excora_studies.tabular import SIZES
+from excora_studies.tabular.sets import load, make_split
 
 POOLS, LOSSES, SEEDS = ("softmax", "eca"), ("none", "pearson", "dnpl"), (0, 1)
 

@@ -16,9 +16,8 @@ import torch
 
 from checks.bag_memory import Peak
 from excora import TabularRegressor
-from excora.data.dataset import TableInput
-from excora.models.neighbours import Excluded
-from excora.models.retrieval import RetrievalNetwork
+from excora.models.parts.neighbours import Excluded
+from excora.models.parts.retrieval import RetrievalNetwork
 
 COLUMNS, FEW = 30, 500
 
@@ -29,9 +28,10 @@ def regressor(rows: int) -> TabularRegressor:
     x = generator.normal(size=(FEW, COLUMNS))
     model = TabularRegressor(model="retrieval", metric="plain", epochs=1, random_state=0).fit(x, x[:, 0])
     few = cast(RetrievalNetwork, model.network_)
-    network = RetrievalNetwork(few.inputs, **few.options | {"context": rows})
+    network = RetrievalNetwork(few.spec, **few.options | {"context": rows})
     numbers = torch.from_numpy(generator.normal(size=(rows, COLUMNS)).astype(np.float32))
-    table = TableInput(numbers, torch.zeros(rows, COLUMNS, dtype=torch.bool), torch.zeros(rows, 0, dtype=torch.long))
+    missing, codes = torch.zeros(rows, COLUMNS, dtype=torch.bool), torch.zeros(rows, 0, dtype=torch.long)
+    table = {"numeric": numbers, "missing": missing, "codes": codes}
     network.remember(table, numbers[:, :1], Excluded(network.columns(table)))
     model.network_ = network.eval()
     return model

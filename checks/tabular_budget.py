@@ -25,7 +25,8 @@ def main(times: int = 10, threads: int = 2) -> None:
     model = TabularRegressor(random_state=0)
     for factor in (1, times):
         if factor > 1:
-            model.set_params(epochs=factor * model.settings_.epochs, patience=factor * model.patience)
+            usual = model.setup_.recipe
+            model.set_params(epochs=factor * usual.epochs, patience=factor * usual.patience)
         start, begun = time.perf_counter(), time.process_time()
         model.fit(x, y)
         seconds, cpu = time.perf_counter() - start, time.process_time() - begun

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
+from commands import call
 
-from excora import cli, demo
+from excora import demo
 from excora.errors import InputError
 
 
@@ -28,12 +28,12 @@ def test_demo_prints_both_settings_and_replaces_only_an_earlier_demonstration(tm
     folder = tmp_path / "demo"
     for _ in range(2):
         options = ["--seeds", "1", "--epochs", "1", "--bags", "60", "--output", str(folder)]
-        result = CliRunner().invoke(cli.app, ["demo", *options])
+        result = call("demo", *options)
         assert result.exit_code == 0, result.output
         for setting in demo.SETTINGS.values():
             assert setting.title in result.output
         assert str(folder / "beyond" / "report.html") in result.output
-    found = json.loads(CliRunner().invoke(cli.app, ["demo", *options, "--json"]).output)
+    found = json.loads(call("demo", *options, "--json").output)
     assert set(found) == set(demo.SETTINGS)
     taken = tmp_path / "taken"
     taken.mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_pooling import moved
+from pooling.samples import moved
 from torch import Tensor, nn
 
 from excora import ECAPool, GatedPool, JointLoss, MeanPool, SoftmaxPool

@@ -1,4 +1,4 @@
-"""The layout of docs/design.md: who may import whom, and who may touch torch.distributed."""
+"""The layout of docs/design.md: who may import whom, who may touch torch.distributed, and where a test stands."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import excora
 
 SOURCE = Path(excora.__file__).parent
+TESTS = Path(__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "design.md"
 
 
@@ -25,13 +26,23 @@ def name_of(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Excora's modules that a file imports at its top level."""
-    found = set()
-    for node in ast.parse(path.read_text()).body:
+    """Excora's modules that a file imports, wherever in it; for type checkers alone does not count."""
+    found, tree = set(), ast.parse(path.read_text())
+    only_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in only_types:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module == "excora":
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("excora."):
             found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("excora.")}
     return found
 
 
@@ -49,3 +60,17 @@ def test_a_module_imports_only_from_those_above_it(path):
 
 def test_only_reduce_touches_torch_distributed():
     assert {name_of(path) for path in FILES if "import torch.distributed" in path.read_text()} == {"reduce"}
+
+
+def test_the_package_does_not_import_its_studies():
+    assert [path.name for path in FILES if "excora_studies" in path.read_text()] == []
+
+
+MODULES = [path.relative_to(SOURCE) for path in FILES if not path.name.startswith("__")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_has_a_test_of_its_name(module):
+    test = TESTS / module.with_name(f"test_{module.name}")
+    assert test.is_file(), f"{module} has no tests of its own: write tests/{test.relative_to(TESTS)}"
+    assert "\ndef test_" in test.read_text(), f"tests/{test.relative_to(TESTS)} holds no test"

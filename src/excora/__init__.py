@@ -38,14 +38,13 @@ _HOME = {
     "penalties": "reduce",
     "accumulate_backward": "reduce",
     "Settings": "settings",
-    "fit": "training",
-    "predict": "training",
-    "Run": "training",
+    "fit": "application",
+    "predict": "application",
+    "Run": "application",
     "validate": "data.validation",
-    "compare": "comparison",
+    "compare": "application",
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
-    "SteadyRegressor": "estimators",
     "TabularEnsemble": "estimators",
 }
 

@@ -99,6 +99,8 @@ class Ragged:
             bags = order[first:last]
             yield _block(bags, [starts[b] for b in bags], [lengths[b] for b in bags], self.values.device)
             first = last
+        if not order:  # what comes of no bags still has shapes and types
+            yield Block(slice(0, 0), slice(0, 0), (0, 0))
 
 
 @dataclass(frozen=True)

@@ -70,13 +70,17 @@ def excess_variance(means: np.ndarray, covariance: np.ndarray, chi: float) -> fl
 
 
 class World(NamedTuple):
-    """Out-of-fold predictions (seeds, models, n, 1), target (n, 1), fold (seeds, n); group and time (n,) or None."""
+    """Predictions (seeds, models, n, 1), target (n, 1), fold (seeds, n); group and time (n,) or None.
+
+    ``tested`` (seeds, n): the samples of a seed's test part; None: all of them, by cross-validation.
+    """
 
     prediction: np.ndarray
     target: np.ndarray
     fold: np.ndarray
     group: np.ndarray | None = None
     time: np.ndarray | None = None
+    tested: np.ndarray | None = None
 
 
 def equal_models(
@@ -93,11 +97,14 @@ def equal_models(
     unstable: float = 0.3,
     luck: float = 0.0,
     better: float = 0.0,
+    hold_out: float | None = None,
 ) -> World:
     """Models of one expected correlation ``pcc``, the last one ``better`` by that much.
 
     ``shared``: part of the error that models have in common. ``unstable``: part of it that is new in each seed.
     ``luck``: standard deviation of a training's own correlation. Of ``groups``, a third of the error is common to each.
+    ``hold_out``: each seed is one training, and tests that share of the samples, or of the groups; of time-ordered ones
+    the last.
     ``lag``: time-ordered, folds are stretches, and target and errors of neighbours have this correlation.
     """
     y = generator.normal(size=n) if lag is None else _smooth(generator.normal(size=(1, n)), lag)[0]
@@ -117,12 +124,25 @@ def equal_models(
         fold = np.stack([generator.permutation(n) % folds for _ in range(seeds)])
     else:
         fold = np.stack([(generator.permutation(groups) % folds)[group] for _ in range(seeds)])
+    if hold_out is not None:
+        fold, folds = np.zeros_like(fold), 1
     quality = pcc + luck * generator.normal(size=(seeds, models, folds))
     quality[:, -1] += better
     quality = np.clip(quality, -0.99, 0.99)
     each = np.stack([quality[s][:, fold[s]] for s in range(seeds)])
     prediction = (each * y + np.sqrt(1 - each**2) * error)[..., None]
-    return World(prediction, y[:, None], fold, group, None if lag is None else np.arange(float(n)))
+    time = None if lag is None else np.arange(float(n))
+    tested = None if hold_out is None else _held_out(generator, hold_out, seeds, time, group, n)
+    return World(prediction, y[:, None], fold, group, time, tested)
+
+
+def _held_out(generator, share: float, seeds: int, time, group, n: int) -> np.ndarray:
+    """(seeds, n) boolean."""
+    if time is not None:
+        return np.tile(time >= (1 - share) * n, (seeds, 1))
+    unit = np.arange(n) if group is None else group
+    units = unit.max() + 1
+    return np.stack([(generator.permutation(units) < share * units)[unit] for _ in range(seeds)])
 
 
 def _smooth(rows: np.ndarray, lag: float) -> np.ndarray:

@@ -1,30 +1,53 @@
-"""The command line. Heavy packages are imported inside the commands, so that ``excora --help`` answers at once."""
+"""The command line, one file a command. Heavy packages are imported inside: ``excora --help`` answers at once."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 try:
+    import typer
     from rich.console import Console
     from rich.text import Text
 
-    from excora.cli.base import app
+    from excora.cli.base import new_app
 except ImportError as error:  # the library alone was installed
     from excora.errors import MissingExtraError
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import known, work
+from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, validate
 
-for command in (known.demo, work.fit, work.predict, work.compare, work.validate, known.diagnose):
-    app.command()(command)
-app.command(help=known.REPRODUCE)(known.reproduce)
+#: Commands with settings: their options take the models to make, and so are made when the command is called.
+TRAINING = ("fit", "compare")
 
 
-def main() -> None:
+def application(words: Sequence[str]) -> typer.Typer:
+    """The application for this command line; ``words`` without the name of the program."""
+    app = new_app()
+    every = demo.demo, fit.fit, predict.predict, compare.compare, validate.validate, diagnose.diagnose, models.models
+    for command in every:
+        name = command.__name__
+        if name in TRAINING:
+            called = name in words[:1]
+            app.command(name, help=command.__doc__)(options.settings(command, words) if called else _listed)
+        else:
+            app.command(name)(command)
+    app.command(cls=reproduce.Listing)(reproduce.reproduce)
+    return app
+
+
+def _listed() -> None:
+    """A command that another word has called: it stands in the list."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
     """The entry point: errors that Excora raises on purpose are one line, not a traceback."""
     from excora.errors import ExcoraError
 
+    words = sys.argv[1:] if words is None else words
     try:
-        app()
+        application(words)(list(words))
     except ExcoraError as error:
         Console(stderr=True, soft_wrap=True).print("[red]error:[/red]", Text(str(error)))
         raise SystemExit(2) from None

@@ -1,4 +1,4 @@
-"""The application object and the console that all commands share."""
+"""The tour that ``excora --help`` begins with, and the console that all commands share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    help="""Excora, extrapolative correlation attention: why has your correlation stopped rising, and how to go on.
+TOUR = """Excora, extrapolative correlation attention: why has your correlation stopped rising, and how to go on.
 
 A tour:
 
@@ -26,9 +21,19 @@ A tour:
   excora compare data.csv --target y            is it better, or is it noise?
 
   excora diagnose run                           why has PCC stopped rising?
-""",
-)
+"""
 console = Console()
+
+
+def new_app() -> typer.Typer:
+    """Without commands."""
+    return typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        help=TOUR,
+    )
 
 
 def show(*found: Any) -> None:

@@ -1,70 +1,105 @@
-"""Options that several commands share; the fields of :class:`Settings` as options of the same names."""
+"""Options that several commands share, made from what roles, recipe, machine and models declare."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from excora.settings import Settings
+from excora.data.roles import Roles
 
 Data = Annotated[
     Path,
     typer.Argument(help="A table (.csv, .tsv, .parquet), a ragged .npz of bags, or a folder with one file a bag."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Validation = Annotated[float, typer.Option(help="Share of the samples that choose the epoch.", rich_help_panel="Data")]
+Test = Annotated[float, typer.Option(help="Share of the samples that are looked at once.", rich_help_panel="Data")]
 
-_ROLES: dict[str, tuple[Any, Any, str]] = {
-    "target": (list[str], [], "Column to predict; repeat it for several."),
-    "group": (str | None, None, "Column of the slide, subject, date: no split cuts a group."),
-    "time": (str | None, None, "Column that orders the samples: the latest are the test part."),
-    "weight": (str | None, None, "Column of sample weights."),
-    "bag": (str | None, None, "Long tables: column that says which bag a row belongs to."),
-    "labels": (Path | None, None, "Folders of bags: the table of targets, one row a bag."),
-    "id": (str | None, None, "Column that names the samples; in a label table, the file's name."),
-    "drop": (list[str], [], "Column to leave out; repeat it for several."),
+Command = Callable[..., None]
+#: Type, default and typer's description of an option.
+Option = tuple[Any, Any, Any]
+_ROLES: dict[str, tuple[Any, Any]] = {
+    "column": (str | None, None),
+    "columns": (list[str], []),
+    "file": (Path | None, None),
 }
 
 
-def roles(command: Callable[..., None]) -> Callable[..., None]:
+def roles(command: Command) -> Command:
     """Give a command the options that say what the columns are; it gets them as one argument ``roles``."""
     options = {
-        name: (kind, default, typer.Option(help=text, rich_help_panel="Data"))
-        for name, (kind, default, text) in _ROLES.items()
+        role.name: (*_ROLES[role.kind], typer.Option(help=role.says, rich_help_panel="Data")) for role in Roles.fields()
     }
     return _gather(command, "roles", options, _plain_roles)
 
 
-def settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of :class:`Settings`; it gets them as one argument ``settings``."""
-    options = {}
-    for field in dataclasses.fields(Settings):
-        rule = field.metadata
-        kind: Any = Literal[rule["choices"]] if "choices" in rule else type(rule["default"])
-        shown: Any = True
-        if "own" in rule:
-            kind = kind | None
-            shown = ", ".join([str(rule["default"]), *(f"{model} {value}" for model, value in rule["own"].items())])
-        says = {"help": rule["help"], "rich_help_panel": rule["panel"], "show_default": shown}
-        options[field.name] = (kind, field.default, typer.Option(min=rule.get("least"), **says))
+def settings(command: Command, words: Sequence[str]) -> Command:
+    """Give a command the options of recipe, machine and the model that ``words`` name, as one argument ``settings``.
+
+    Without a model, the options of all models are taken and those that most have are shown.
+    """
+    from excora.models import models
+    from excora.settings import Machine, Recipe, Settings
+
+    model = _named(words)
+    chosen = [models[model]] if model in models else [models[name] for name in models]
+    says = f"Which model: auto, {', '.join(models)}; [bold]--model NAME --help[/bold] shows its options."
+    options: dict[str, Option] = {
+        "model": (Literal[("auto", *models)], "auto", typer.Option(help=says, rich_help_panel="Model"))
+    }
+    for kind in chosen:
+        for field in dataclasses.fields(kind.Options):
+            hidden = len(chosen) > 1 and not all(field.name in other.Options.names() for other in chosen)
+            options.setdefault(field.name, _option(field, {}, "Model", several=len(chosen) > 1, hidden=hidden))
+    wanted = chosen[0].recipe if len(chosen) == 1 else {}
+    for record, panel in ((Recipe, "Training"), (Machine, "Machine")):
+        for field in dataclasses.fields(record):
+            options[field.name] = _option(field, wanted, panel, several=len(chosen) > 1)
     return _gather(command, "settings", options, lambda values: Settings(**values))
+
+
+def _named(words: Sequence[str]) -> str:
+    """The model that a command line names."""
+    for place, word in enumerate(words):
+        if word == "--model":
+            return words[place + 1] if place + 1 < len(words) else "auto"
+        if word.startswith("--model="):
+            return word.partition("=")[2]
+    return "auto"
+
+
+def _option(
+    field: dataclasses.Field[Any], wanted: Mapping[str, Any], panel: str, *, several: bool, hidden: bool = False
+) -> Option:
+    """A field of a record as an option that is None until somebody names it: then the model's own wish holds."""
+    from excora.options import choices_of
+
+    rule, choices = field.metadata, choices_of(field.metadata)
+    kind: Any = Literal[choices] if choices and not several else type(field.default)
+    shown = str(wanted.get(field.name, field.default))
+    if several and (panel == "Model" or field.name in _BY_MODEL):
+        shown = "as the model wants"
+    least = rule.get("least")
+    bound = {"min": least} if least is not None and isinstance(field.default, int | float) else {}
+    extra = typer.Option(help=rule["help"], rich_help_panel=panel, show_default=shown, hidden=hidden, **bound)
+    return kind | None, None, extra
+
+
+#: What models want otherwise than the recipe has it.
+_BY_MODEL = ("epochs", "batch_size", "schedule", "clip", "average", "weight_decay")
 
 
 def _plain_roles(values: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
-def _gather(
-    command: Callable[..., None],
-    name: str,
-    options: dict[str, tuple[Any, Any, Any]],
-    make: Callable[[dict[str, Any]], Any],
-) -> Callable[..., None]:
+def _gather(command: Command, name: str, options: dict[str, Option], make: Callable[[dict[str, Any]], Any]) -> Command:
     """The command with ``options`` in its signature in place of the one argument ``name``, which is made of them."""
     signature = inspect.signature(command, eval_str=True)
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -10,25 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.comparison import bootstrap
-from excora.comparison.peers import PEERS
-from excora.comparison.records import Record, finite
+from excora.comparison.entrants import Entrant
+from excora.comparison.records import Record
 from excora.comparison.result import Comparison, Headline, Pair, Row, conclude
-from excora.comparison.runs import LABELS
-from excora.comparison.scores import Array
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
-from excora.diagnosis.intervals import FEW_GROUPS
+from excora.stats import paired
+from excora.stats.correlation import Array
+from excora.stats.intervals import FEW_GROUPS
+from excora.stats.units import sample_units
+from excora.storage import plain
 
 FEW_SAMPLES = 400
 
 
-class Pool:
+class OutOfFold:
     """Out-of-fold predictions: one a sample for each seed and model, of the samples that every seed has tested."""
 
-    def __init__(self, dataset: Dataset, models: Sequence[str], folds: dict[int, list[Split]]) -> None:
+    def __init__(self, dataset: Dataset, entrants: Sequence[Entrant], folds: dict[int, list[Split]]) -> None:
         assert dataset.target is not None
-        self.models, self.seeds = list(models), list(folds)
+        self.models, self.seeds = [one.name for one in entrants], list(folds)
+        self.labels = {one.name: one.label for one in entrants}
+        self.peers = {one.name for one in entrants if one.peer is not None}
         self.folds = folds
         self.fold = np.zeros((len(folds), len(dataset)), np.intp)  # of each sample, by seed
         for place, splits in enumerate(folds.values()):
@@ -50,51 +53,59 @@ class Pool:
 
 def target_scale(target: Array) -> Array:
     """What errors are measured in, (targets,): one target's own unit; of several, the standard deviation of each."""
-    return np.ones(1) if target.shape[1] == 1 else np.asarray(target.std(0))
+    return np.ones(1) if target.shape[1] == 1 else np.asarray(np.nanstd(target, 0))
 
 
-def analyse(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[str, Any], rerun: str) -> Comparison:
+def analyse(
+    dataset: Dataset, pool: OutOfFold, records: Sequence[Record], setup: dict[str, Any], rerun: str
+) -> Comparison:
     """All figures, and what they mean."""
     assert dataset.target is not None
     index = pool.index
     scale = target_scale(dataset.target)
     unit, noun = _units(dataset, index)
     prediction, target = pool.prediction[:, :, index] / scale, dataset.target[index] / scale
-    draws = bootstrap.draw(prediction, target, unit, pool.fold[:, index])
+    seeds = [paired.Predicted(one, target, unit, fold[index]) for one, fold in zip(prediction, pool.fold, strict=True)]
+    draws = paired.draw(seeds)
     pcc, mse = (draws[name].score.mean(0) for name in ("pcc", "mse"))
-    rows = [_row(model, records, float(pcc[k]), float(mse[k])) for k, model in enumerate(pool.models)]
-    reference = "softmax" if "softmax" in pool.models else pool.models[0]
-    pairs = _pairs(pool.models, _chosen(pool.models, pcc, reference), draws)
+    rows = [_row(model, pool.labels, records, float(pcc[k]), float(mse[k])) for k, model in enumerate(pool.models)]
+    reference = _with_pool("softmax", pool.models) or pool.models[0]
+    pairs = _pairs(pool.models, _chosen(pool, pcc, reference), draws)
     headline = _headline(pool.models, pcc, draws["pcc"])
     setup = setup | {"samples": len(index), "resampled": noun, "units": int(unit.max()) + 1}
-    setup["resamples"] = bootstrap.RESAMPLES
-    focus = "eca" if "eca" in pool.models else headline.best
+    setup["resamples"] = paired.RESAMPLES
+    focus = _with_pool("eca", pool.models) or headline.best
     asked = next((pair for pair in pairs if (pair.model, pair.against) == (focus, reference)), None)
     return Comparison(
         reference=reference,
         rows=rows,
         pairs=pairs,
         headline=headline,
-        sentence=conclude(LABELS, asked, headline, float(pcc.max())),
+        sentence=conclude(pool.labels, asked, headline, float(pcc.max())),
         notes=_notes(dataset, pool, records, setup),
         setup=setup,
         rerun=rerun,
     )
 
 
+def _with_pool(pool: str, models: Sequence[str]) -> str | None:
+    """The first model that has this pool."""
+    return next((name for name in models if name.rpartition(":")[2] == pool), None)
+
+
 def _units(dataset: Dataset, index: Index) -> tuple[NDArray[np.intp], str]:
     if dataset.group is not None:
         codes = np.unique(dataset.group.astype(str), return_inverse=True)[1]
-        return bootstrap.sample_units(len(index), group=codes[index]), "groups"
+        return sample_units(len(index), group=codes[index]), "groups"
     if dataset.time is not None:
-        return bootstrap.sample_units(len(index), time=dataset.time[index]), "time blocks"
-    return bootstrap.sample_units(len(index)), "samples"
+        return sample_units(len(index), time=dataset.time[index]), "time blocks"
+    return sample_units(len(index)), "samples"
 
 
-def _row(model: str, records: Sequence[Record], pcc: float, mse: float) -> Row:
+def _row(model: str, labels: dict[str, str], records: Sequence[Record], pcc: float, mse: float) -> Row:
     mine = sorted((r for r in records if r.model == model), key=lambda r: (r.seed, r.fold))
     runs: list[dict[str, Any]] = [
-        {"seed": r.seed, "fold": r.fold, **finite(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
+        {"seed": r.seed, "fold": r.fold, **plain(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
         for r in mine
     ]
     figures: dict[str, Any] = {}
@@ -103,12 +114,13 @@ def _row(model: str, records: Sequence[Record], pcc: float, mse: float) -> Row:
         figures[name] = statistics.fmean(values) if values else None
         figures[f"{name}_sd"] = statistics.stdev(values) if len(values) > 1 else None
     seconds = statistics.fmean(r.seconds for r in mine)
-    return Row(model=model, label=LABELS[model], **figures, seconds=seconds, pooled_pcc=pcc, pooled_mse=mse, runs=runs)
+    return Row(model=model, label=labels[model], **figures, seconds=seconds, pooled_pcc=pcc, pooled_mse=mse, runs=runs)
 
 
-def _chosen(models: list[str], pcc: Array, reference: str) -> list[tuple[int, int]]:
+def _chosen(pool: OutOfFold, pcc: Array, reference: str) -> list[tuple[int, int]]:
     """Every model against the reference, and against the best of the peers."""
-    peers = [k for k, model in enumerate(models) if model in PEERS]
+    models = pool.models
+    peers = [k for k, model in enumerate(models) if model in pool.peers]
     against = [models.index(reference)] + ([max(peers, key=lambda k: pcc[k])] if peers else [])
     found: list[tuple[int, int]] = []
     for other in against:
@@ -116,20 +128,20 @@ def _chosen(models: list[str], pcc: Array, reference: str) -> list[tuple[int, in
     return list(dict.fromkeys(found))
 
 
-def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, bootstrap.Draws]) -> list[Pair]:
+def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, paired.Draws]) -> list[Pair]:
     if not chosen:
         return []
-    bounds = [bootstrap.pairwise(*bootstrap.errors(draws[name], chosen)) for name in ("pcc", "mse")]
+    bounds = [paired.pairwise(*paired.errors(draws[name], chosen)) for name in ("pcc", "mse")]
     return [Pair.of(models[a], models[b], *both) for (a, b), *both in zip(chosen, *bounds, strict=True)]
 
 
-def _headline(models: list[str], pcc: Array, draws: bootstrap.Draws) -> Headline:
+def _headline(models: list[str], pcc: Array, draws: paired.Draws) -> Headline:
     best = int(pcc.argmax())
     better: list[str] = []
     if len(models) > 1:
         # All pairs, not only those with the best: which one is the best was seen in the same data.
         chosen = list(itertools.combinations(range(len(models)), 2))
-        bounds = bootstrap.simultaneous(*bootstrap.errors(draws, chosen))
+        bounds = paired.simultaneous(*paired.errors(draws, chosen))
         for (a, b), bound in zip(chosen, bounds, strict=True):
             if best in (a, b) and bound.side == (1 if best == a else -1):
                 better.append(models[b if best == a else a])
@@ -138,7 +150,7 @@ def _headline(models: list[str], pcc: Array, draws: bootstrap.Draws) -> Headline
     return Headline(best=models[best], better_than=order, tied_with=tied)
 
 
-def _notes(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[str, Any]) -> list[str]:
+def _notes(dataset: Dataset, pool: OutOfFold, records: Sequence[Record], setup: dict[str, Any]) -> list[str]:
     notes = list(dataset.notes)
     if len(pool.models) > 2:
         notes.append(
@@ -167,7 +179,7 @@ def _notes(dataset: Dataset, pool: Pool, records: Sequence[Record], setup: dict[
     diverged = [r.model for r in records if r.details.get("stopped") == "diverged"]
     for model in dict.fromkeys(diverged):
         notes.append(
-            f"{LABELS[model]}: training diverged in {diverged.count(model)} runs, which count with their best epoch, "
-            f"or as predicting the mean if they had none"
+            f"{pool.labels[model]}: training diverged in {diverged.count(model)} runs, which count with their best "
+            f"epoch, or as predicting the mean if they had none"
         )
     return notes

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from excora.comparison.bootstrap import Bounds
+from excora.console import aligned, table
+from excora.stats.paired import Bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,39 +136,32 @@ class Comparison:
         return lines
 
     def __str__(self) -> str:
-        lines = self._table()
-        widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-        rows = ["  ".join(map(_aligned, line, widths, range(len(line)))).rstrip() for line in lines]
-        return "\n".join([*rows, "", self.sentence, *(f"Note: {note}" for note in self.notes)])
+        return "\n".join(
+            [*aligned(self._table(), right=_RIGHT), "", self.sentence, *(f"Note: {note}" for note in self.notes)]
+        )
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.table import Table
         from rich.text import Text
 
         if not console.is_terminal:
             yield Text(str(self))
             return
         header, *lines = self._table()
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         fits = max(map(len, str(self).splitlines()[: len(lines) + 1])) <= options.max_width
         shown = [k for k in range(len(header)) if fits or header[k] not in ("MAE", "seconds")]
-        for k in shown:
-            table.add_column(header[k], justify="left" if k in _LEFT else "right", no_wrap=k == 0)
-        for cells in lines:
-            style = {"better": "green", "worse": "red"}.get(cells[-1], "")
-            table.add_row(*(Text(cells[k], style if cells[k] == cells[-1] else "") for k in shown))
-        yield table
+        styles = {"better": "green", "worse": "red"}
+        rows = [[*(cells[k] for k in shown[:-1]), Text(cells[-1], styles.get(cells[-1], ""))] for cells in lines]
+        right = {place for place, k in enumerate(shown) if k in _RIGHT}
+        made = table(rows, [header[k] for k in shown], right=right)
+        made.columns[0].no_wrap = True
+        yield made
         yield Text()
         yield Text(self.sentence, "bold")
         for note in self.notes:
             yield Text(f"Note: {note}")
 
 
-_LEFT = {0, 7}
-
-
-def _aligned(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column in _LEFT else cell.rjust(width)
+_RIGHT = range(1, 7)
 
 
 def _spread(mean: float | None, deviation: float | None, form: str) -> str:

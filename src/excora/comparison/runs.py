@@ -1,107 +1,115 @@
-"""One model on one fold: networks by the application's training, peers on the feature matrix of the same fold."""
+"""One entrant on one fold: networks by the application's training, peers on the feature matrix of the same fold."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from excora.comparison.peers import PEERS, Fitted, Fold, Part
-from excora.comparison.records import Record, fingerprint
-from excora.comparison.scores import Array, score
-from excora.data.dataset import Dataset, Features, Index
+from excora.comparison.entrants import Entrant
+from excora.comparison.records import Record
+from excora.data.dataset import Dataset, Index
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
 from excora.errors import ExcoraError
-from excora.models.building import Samples, build_on
-from excora.settings import POOLS, Settings
+from excora.models import models
+from excora.peers import Part, peers, tuned
+from excora.settings import Recipe, Setup
+from excora.stats.correlation import Array
+from excora.stats.scores import criterion, score
+from excora.storage import fingerprint
 from excora.training import train
-from excora.training.evaluation import answers
+from excora.training.building import build
+from excora.training.evaluation import predictions
 
-LABELS = {
-    "mean": "mean", "softmax": "softmax", "gated": "gated", "eca-paper": "ECA (paper)", "eca": "ECA (ours)",
-    "ridge": "ridge", "neighbours": "nearest neighbours", "lightgbm": "LightGBM",
-}  # fmt: skip
-MODELS = (*POOLS, *PEERS)
+Prediction = tuple[Array, dict[str, Any]]
+"""Of the test part, standardised, (n, targets), and what the validation part chose."""
 
 
-class Material(NamedTuple):
-    """What every model of a fold is given."""
+@dataclass
+class Fold:
+    """What every entrant is given: the same samples in the same parts. Scales and codes are learned once a way."""
 
-    seed: int
-    fold: int
+    dataset: Dataset
     split: Split
-    preparation: Preparation
-    features: Features
-    matrix: Array
-    target: Array
-    weight: Array | None
-    group: NDArray[np.object_] | None
-    time: Array | None
-    fingerprint: str
+    seed: int
+    number: int
+    prepares: dict[str, Any]  #: of the host: what the matrix of the peers is made with
+    preparations: dict[tuple[Any, ...], Preparation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        assert self.dataset.target is not None
+        self.target: Array = self.dataset.target
+        self.matrix = self.preparation(self.prepares).matrix(self.dataset)
+        self.fingerprint = fingerprint(*self.split, self.matrix, self.target, self.dataset.weight)
+
+    def preparation(self, options: dict[str, Any]) -> Preparation:
+        """Learned from the training part, with these options of the source."""
+        key = tuple(sorted(options.items()))
+        if key not in self.preparations:
+            self.preparations[key] = Preparation.fit(self.dataset, self.split.train, **options)
+        return self.preparations[key]
 
 
-def prepare(dataset: Dataset, split: Split, seed: int, fold: int, scaling: str) -> Material:
-    """Learn scales and codes from the training part, once for all models of the fold."""
-    assert dataset.target is not None
-    preparation = Preparation.fit(dataset, split.train, scaling=scaling)
-    matrix = preparation.matrix(dataset)
-    mark = fingerprint(split, matrix, dataset.target, dataset.weight)
-    parts = (preparation.features(dataset), matrix, dataset.target, dataset.weight, dataset.group, dataset.time)
-    return Material(seed, fold, split, preparation, *parts, mark)
+def run(entrant: Entrant, setup: Setup | None, fold: Fold, recipe: Recipe, scale: Array) -> Record:
+    """Train, tune on validation, predict the test part once; errors are measured in units of ``scale`` (targets,).
 
-
-def run(model: str, material: Material, settings: Settings, scale: Array) -> Record:
-    """Train, tune on validation, predict the test part once; errors are measured in units of ``scale`` (targets,)."""
+    ``setup``: of a network; ``recipe``: what peers are tuned by.
+    """
     start = time.perf_counter()
     # A start of its own for each fold, the same for all models: encoders begin with equal weights.
-    seed = int(np.random.SeedSequence([material.seed, material.fold]).generate_state(1)[0])
-    fitted = (_peer if model in PEERS else _network)(model, material, settings, seed)
+    seed = int(np.random.SeedSequence([fold.seed, fold.number]).generate_state(1)[0])
+    if setup is None:
+        assert entrant.peer is not None
+        prediction, chosen = _peer(entrant.peer, fold, recipe, seed)
+    else:
+        prediction, chosen = _network(setup, fold, seed)
     seconds = time.perf_counter() - start
-    prediction = material.preparation.unscale(fitted.prediction)
-    target = material.target[material.split.test]
+    prediction = fold.preparation(fold.prepares).unscale(prediction)
     return Record(
-        model=model,
-        seed=material.seed,
-        fold=material.fold,
-        fingerprint=material.fingerprint,
-        scores=score(prediction / scale, target / scale),
+        model=entrant.name,
+        seed=fold.seed,
+        fold=fold.number,
+        fingerprint=fold.fingerprint,
+        scores=score(prediction / scale, fold.target[fold.split.test] / scale),
         seconds=seconds,
-        details=fitted.chosen,
+        details=chosen,
         prediction=prediction,
     )
 
 
-def _peer(model: str, material: Material, settings: Settings, seed: int) -> Fitted:
-    y = material.preparation.scale(material.target).astype(np.float64)
+def _peer(name: str, fold: Fold, recipe: Recipe, seed: int) -> Prediction:
+    y = fold.preparation(fold.prepares).scale(fold.target).astype(np.float64)
+    weights = fold.dataset.weight
 
     def part(index: Index) -> Part:
-        weight = None if material.weight is None else material.weight[index]
-        return Part(material.matrix[index], y[index], weight)
+        return Part(fold.matrix[index], y[index], None if weights is None else weights[index])
 
-    split = material.split
-    return PEERS[model](Fold(part(split.train), part(split.validation), material.matrix[split.test]), settings, seed)
+    measure = criterion(recipe.criterion, recipe.correlation_weight)
+    found = tuned(peers[name], part(fold.split.train), part(fold.split.validation), measure, seed=seed)
+    return found.predict(fold.matrix[fold.split.test]), peers[name].chosen(found.parameters)
 
 
-def _network(model: str, material: Material, settings: Settings, seed: int) -> Fitted:
+def _network(setup: Setup, fold: Fold, seed: int) -> Prediction:
     """A network that diverges predicts the training mean: one bad run must not end a comparison of hours."""
-    settings = dataclasses.replace(settings, pool=model, seed=seed)
-    weight = None if material.weight is None else material.weight.astype(np.float32)
-    target, test = material.preparation.scale(material.target), material.split.test
-    samples = Samples(material.features, target, material.split.train, material.group, material.time, weight)
-    network, features = build_on(material.preparation.inputs, samples, settings)
+    setup = setup.with_seed(seed)
+    weight = None if fold.dataset.weight is None else fold.dataset.weight.astype(np.float32)
+    preparation = fold.preparation(models[setup.model].prepares(setup.options))
+    built = build(fold.dataset, fold.split.train, setup, preparation=preparation)
+    nothing = np.full((len(fold.split.test), built.target.shape[1]), np.nan)
     try:
-        training = train(network, features, target, material.split, settings, weight=weight, progress=False)
-        rows = [answer.prediction for answer in answers(training.network, features, test, settings)]
-        prediction = np.array(rows, np.float64)
+        training = train(
+            built.network, built.features, built.target, fold.split, setup.recipe, setup.machine,
+            weight=weight, progress=False,
+        )  # fmt: skip
+        prediction = predictions(training.network, built.features, fold.split.test, setup)
         chosen = {"epoch": training.best_epoch, "epochs": training.epochs, "stopped": training.stopped}
     except ExcoraError as error:
         if isinstance(error, ValueError | ImportError):
             raise
-        prediction, chosen = np.full((len(test), target.shape[1]), np.nan), {"stopped": "diverged"}
+        prediction, chosen = nothing, {"stopped": "diverged"}
     if not np.isfinite(prediction).all():
-        return Fitted(np.zeros_like(prediction), {**chosen, "stopped": "diverged"})
-    return Fitted(prediction, chosen)
+        return np.zeros_like(nothing), {**chosen, "stopped": "diverged"}
+    return prediction, chosen

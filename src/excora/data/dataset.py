@@ -1,109 +1,102 @@
-"""What the readers hand on: samples with labels and roles, features in memory or on disk; and the batch of them."""
+"""Samples on their way from a source to a model: the data set, what is known of its kind, the batch."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from excora.errors import InputError
 from excora.ragged import Ragged
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Index = NDArray[np.intp]
-
-
-class TableInput(NamedTuple):
-    """Rows of a table as a model reads them."""
-
-    numeric: Tensor  #: (n, numeric columns) float32, standardised; 0 where missing
-    missing: Tensor  #: (n, numeric columns) bool
-    codes: Tensor  #: (n, categorical columns) int64; 0 = a category that training has not seen
-
-
-@dataclass(frozen=True)
-class RetrievalInput:
-    """Rows of a table with the training rows most like each of them; a slice of it is a slice of the rows."""
-
-    table: TableInput
-    neighbours: Tensor  #: (n, k) int64, numbers of training rows, nearest first
-    allowed: Tensor  #: (n, k) bool; False where there are fewer than k to choose from
-
-    def __getitem__(self, rows: Any) -> RetrievalInput:
-        return RetrievalInput(TableInput(*(p[rows] for p in self.table)), self.neighbours[rows], self.allowed[rows])
-
-    def to(self, *arguments: Any, **keywords: Any) -> RetrievalInput:
-        """On another device, as ``Tensor.to``."""
-        parts = (part.to(*arguments, **keywords) for part in (*self.table, self.neighbours, self.allowed))
-        return RetrievalInput(TableInput(next(parts), next(parts), next(parts)), next(parts), next(parts))
-
-    def double(self) -> RetrievalInput:
-        """The numbers in double precision."""
-        return replace(self, table=self.table._replace(numeric=self.table.numeric.double()))
-
-
-Input = TableInput | RetrievalInput | Tensor | Ragged
-"""What feeds a model: table rows, alone or with neighbours; bags of one size (n, elements, width), or several."""
+#: What feeds a model, by name: the first axis of each is the samples.
+Inputs = dict[str, Tensor | Ragged]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a network reads and how much it predicts: a table's columns, or the width of a bag's elements."""
+class Spec:
+    """What a network reads and how much it predicts; each kind of samples has its own, with what it needs to know."""
 
+    kind: ClassVar[str]
     targets: int
-    width: int = 0  #: of the elements of a bag; 0 for tables
-    numeric: int = 0  #: numeric columns of a table
-    categories: tuple[int, ...] = ()  #: codes of each categorical column, 0 (unseen) included
 
 
-class Bags(Protocol):
-    """Bags on disk or in memory, read one or some at a time."""
+class Content(Protocol):
+    """The samples themselves, without labels and roles: a table, bags, or what another source reads."""
 
-    lengths: Index  #: elements of each bag
-    width: int  #: features of an element
+    kind: ClassVar[str]  #: the name of the source that reads, checks and prepares it
 
-    def read(self, index: int) -> NDArray[np.float32]:
-        """The elements of one bag, (lengths[index], width), finite."""
+    def __len__(self) -> int: ...
+
+    def take(self, index: Index) -> Content:
+        """The samples of ``index``, in that order; one may come twice."""
         ...
 
-    def gather(self, index: Index) -> NDArray[np.float32]:
-        """A copy of the elements of some bags, at least one, end to end."""
-        return np.concatenate([self.read(int(place)) for place in index])
+    def mark(self, found: Any) -> None:
+        """Enter what tells these samples from others into a hash (``found.update(bytes)``)."""
+        ...
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples as the user has them: nothing is scaled, imputed or split yet.
-
-    Exactly one of ``frame`` (a table: the feature columns, one row a sample) and ``bags`` is set.
-    """
+    """Samples as the user has them: nothing is scaled, imputed or split yet."""
 
     ids: NDArray[np.object_]  #: (n,) a name for each sample: bag id, or the row number as text
     targets: tuple[str, ...]  #: names of the targets
-    target: NDArray[np.float64] | None = None  #: (n, targets), finite; None for data to predict
-    frame: pd.DataFrame | None = None
-    bags: Bags | None = None
+    target: NDArray[np.float64] | None = None  #: (n, targets), NaN where unknown; None for data to predict
+    content: Content | None = None  #: None: labels and roles alone, which is what a split looks at
     group: NDArray[np.object_] | None = None  #: (n,) as text; a split never cuts a group
     time: NDArray[np.float64] | None = None  #: (n,) what orders the samples in time
     weight: NDArray[np.float64] | None = None  #: (n,) >= 0
-    features: tuple[str, ...] = ()  #: names of the features of an element, where the file gives them (long tables)
     notes: tuple[str, ...] = ()  #: what a reader noticed and the user should know
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
-    def kind(self) -> Literal["table", "bags"]:
-        """What a sample is: a row, or a bag."""
-        return "table" if self.bags is None else "bags"
+    def kind(self) -> str:
+        """What a sample is: the name of the source of the content."""
+        if self.content is None:
+            raise InputError("these data have labels and roles, but nothing to predict from")
+        return self.content.kind
 
     def without_target(self) -> Dataset:
         """The same samples with their labels hidden."""
         return replace(self, target=None)
+
+    def take(self, index: Index) -> Dataset:
+        """The samples of ``index``, in that order; one may come twice."""
+
+        def some(part: Any) -> Any:
+            return None if part is None else part[index]
+
+        return Dataset(
+            self.ids[index],
+            self.targets,
+            some(self.target),
+            None if self.content is None else self.content.take(index),
+            some(self.group),
+            some(self.time),
+            some(self.weight),
+            self.notes,
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of samples, labels and roles: other data do not pass for the same."""
+        found = hashlib.sha256("\0".join(map(str, self.ids)).encode())
+        for values in (self.target, self.weight, self.time):
+            found.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+        found.update(b"-" if self.group is None else "\0".join(map(str, self.group)).encode())
+        if self.content is not None:
+            self.content.mark(found)
+        return found.hexdigest()
 
 
 class Features(Protocol):
@@ -111,7 +104,7 @@ class Features(Protocol):
 
     sizes: Index  #: elements of each sample, for batching by size
 
-    def read(self, index: Index) -> Input:
+    def read(self, index: Index) -> Inputs:
         """The samples of ``index``, in that order."""
         ...
 
@@ -120,8 +113,9 @@ class Features(Protocol):
 class Batch:
     """Samples on their way to the model; targets are standardised."""
 
-    x: Input
-    target: Tensor  #: (n, targets) float32
+    inputs: Inputs
+    target: Tensor  #: (n, targets) float32, 0 where unknown
+    target_mask: Tensor | None  #: (n, targets) bool, True where known; None: all are
     weight: Tensor | None  #: (n,) float32
     index: Tensor  #: (n,) int64, positions in the data set
 
@@ -129,15 +123,33 @@ class Batch:
         return len(self.index)
 
     def to(self, *arguments: Any, **keywords: Any) -> Batch:
-        """Moved to a device, as ``Tensor.to``."""
-        weight = None if self.weight is None else self.weight.to(*arguments, **keywords)
-        return Batch(move(self.x, *arguments, **keywords), self.target.to(*arguments, **keywords), weight, self.index)
+        """Moved to a device, as ``Tensor.to``; the index stays."""
+
+        def move(x: Any) -> Any:
+            return None if x is None else x.to(*arguments, **keywords)
+
+        return Batch(each(self.inputs, move), move(self.target), move(self.target_mask), move(self.weight), self.index)
 
 
-def move(x: Input, *arguments: Any, **keywords: Any) -> Input:
-    """The input on another device."""
-    if isinstance(x, Ragged):
-        return Ragged(x.values.to(*arguments, **keywords), x.lengths)
-    if isinstance(x, TableInput):
-        return TableInput(*(part.to(*arguments, **keywords) for part in x))
-    return x.to(*arguments, **keywords)
+def each(inputs: Inputs, change: Callable[[Any], Any]) -> Inputs:
+    """The inputs, each changed."""
+    return {name: change(part) for name, part in inputs.items()}
+
+
+def none_of(inputs: Inputs) -> Inputs:
+    """The inputs without their samples."""
+    return each(inputs, lambda x: Ragged(x.values[:0], x.lengths[:0]) if isinstance(x, Ragged) else x[:0])
+
+
+def in_double(inputs: Inputs) -> Inputs:
+    """The inputs with their floating numbers in float64.
+
+    >>> in_double({"x": torch.ones(1), "code": torch.tensor([1])})
+    {'x': tensor([1.], dtype=torch.float64), 'code': tensor([1])}
+    """
+
+    def widen(x: Tensor | Ragged) -> Tensor | Ragged:
+        values = x.values if isinstance(x, Ragged) else x
+        return x.to(torch.float64) if values.is_floating_point() else x
+
+    return each(inputs, widen)

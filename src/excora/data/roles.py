@@ -1,225 +1,117 @@
-"""The columns that say what a sample is, not what it looks like: target, group, time, weight, id."""
+"""The parts that columns and files play: declared once, for readers, command line, run folders and documentation."""
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from excora.errors import InputError
 
-from excora.data.tables import ISO_DATE, LARGEST, kind_of, moments, numbers, texts
+Kind = Literal["column", "columns", "file"]
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-#: Problems of one kind that are listed one by one.
-MOST_PROBLEMS = 20
+class Role(NamedTuple):
+    """What is known of a role."""
 
-Objects = NDArray[np.object_]
-Floats = NDArray[np.float64]
+    name: str  #: the keyword of :func:`excora.data.reading.read`, and with two dashes the option of the command line
+    says: str  #: in the words of the command line's help
+    kind: Kind  #: who plays it: one column, any number of them, or a file beside the data
+    text: bool  #: the characters of its column count as they are: an id of 007 does not become 7
+
+
+def _role(kind: Kind, says: str, *, text: bool = False) -> Any:
+    metadata = {"kind": kind, "help": says, "text": text}
+    return dataclasses.field(default=() if kind == "columns" else None, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """Which column plays which part; a role nobody has is None or empty."""
+    """Which column plays which part; a role nobody has is None or empty.
 
-    target: tuple[str, ...] = ()
-    group: str | None = None
-    time: str | None = None
-    weight: str | None = None
-    bag: str | None = None
-    labels: Path | None = None
-    id: str | None = None
-    drop: tuple[str, ...] = ()
+    >>> roles = Roles.of(target="y", group="slide")
+    >>> roles.words()
+    ['--target', 'y', '--group', 'slide']
+    >>> Roles.from_dict(roles.to_dict()) == roles
+    True
+    """
+
+    target: tuple[str, ...] = _role("columns", "Column to predict; repeat it for several.")
+    group: str | None = _role("column", "Column of the slide, subject, date: no split cuts a group.", text=True)
+    time: str | None = _role("column", "Column that orders the samples: the latest are the test part.")
+    weight: str | None = _role("column", "Column of sample weights.")
+    bag: str | None = _role("column", "Long tables: column that says which bag a row belongs to.", text=True)
+    labels: Path | None = _role("file", "Folders of bags: the table of targets, one row a bag.")  # noqa: RUF009
+    id: str | None = _role("column", "Column that names the samples; in a label table, the file's name.", text=True)
+    drop: tuple[str, ...] = _role("columns", "Column to leave out; repeat it for several.")
 
     @classmethod
-    def of(cls, *, target: Any = (), drop: Any = (), labels: Any = None, **names: Any) -> Roles:
+    def fields(cls) -> tuple[Role, ...]:
+        """Every role there is."""
+        return tuple(
+            Role(field.name, field.metadata["help"], field.metadata["kind"], field.metadata["text"])
+            for field in dataclasses.fields(cls)
+        )
+
+    @classmethod
+    def of(cls, **given: Any) -> Roles:
         """From what a caller gives: one name or several, a path or its text."""
-        unknown = set(names) - {"group", "time", "weight", "bag", "id"}
+        kinds = {role.name: role.kind for role in cls.fields()}
+        unknown = sorted(set(given) - set(kinds))
         if unknown:
-            raise TypeError(f"there is no role {sorted(unknown)[0]!r}")
-        return cls(
-            target=_names(target), drop=_names(drop), labels=None if labels is None else Path(labels),
-            **{role: None if name is None else str(name) for role, name in names.items()},
-        )  # fmt: skip
+            raise TypeError(f"there is no role {unknown[0]!r}; there are {', '.join(kinds)}")
+        return cls(**{name: _plain(value, kinds[name]) for name, value in given.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every role by name, as plain values for JSON."""
+        return {
+            name: list(value) if isinstance(value, tuple) else None if value is None else str(value)
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Roles:
+        """The roles among ``values``, which may hold other things; what is no name of a column is an InputError."""
+        found = {}
+        for role in cls.fields():
+            value = values.get(role.name)
+            several = value if isinstance(value, list | tuple) and role.kind == "columns" else [value]
+            if value is not None and not all(isinstance(item, str) for item in several):
+                raise InputError(f"the role {role.name!r} must name a {role.kind.removesuffix('s')}, got {value!r}")
+            found[role.name] = value
+        return cls.of(**found)
+
+    def words(self) -> list[str]:
+        """The options of the command line that say the same."""
+        found = []
+        for name, value in self.to_dict().items():
+            for item in value if isinstance(value, list) else [value]:
+                found += [] if item is None else [f"--{name}", item]
+        return found
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The roles that somebody plays."""
+        return tuple(name for name, value in vars(self).items() if value not in (None, ()))
 
     @property
     def columns(self) -> dict[str, str]:
         """Role of each column that has one, the dropped ones aside."""
-        single = {name: role for role in ("group", "time", "weight", "bag", "id") if (name := getattr(self, role))}
+        single = {name: role.name for role in self.fields() if role.kind == "column" and (name := self[role.name])}
         return single | dict.fromkeys(self.target, "target")
 
     @property
     def text(self) -> list[str]:
         """Columns whose characters count as they are."""
-        return [name for name in (self.group, self.bag, self.id) if name]
+        return [name for role in self.fields() if role.text and (name := self[role.name])]
+
+    def __getitem__(self, role: str) -> Any:
+        return getattr(self, role)
 
 
-def _names(given: Any) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    return (given,) if isinstance(given, str) else tuple(str(name) for name in given)
-
-
-@dataclass
-class Sheet:
-    """A table with its rows' numbers in the file; reads roles and notes what is wrong with them."""
-
-    source: str  #: what messages start with
-    frame: pd.DataFrame
-    rows: NDArray[np.intp]  #: number of each row in messages
-    noun: str = "row"
-    problems: list[str] = field(default_factory=list)
-
-    def complain(self, message: str) -> None:
-        """Note a problem."""
-        self.problems.append(f"{self.source}: {message}")
-
-    def has(self, name: str, role: str) -> bool:
-        """Whether the column is there; a missing one is a problem."""
-        if name in self.frame.columns:
-            return True
-        plain = {str(column).casefold(): column for column in self.frame.columns}
-        near = [plain[found] for found in difflib.get_close_matches(name.casefold(), list(plain), 1)]
-        have = ", ".join(map(repr, self.frame.columns[:10])) + (", ..." if len(self.frame.columns) > 10 else "")
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {have or 'none'}"
-        purpose = "to drop" if role == "drop" else f"for the {role}"
-        self.complain(f"there is no column {name!r} {purpose}; {hint}")
-        return False
-
-    def first(self, bad: NDArray[np.bool_]) -> str:
-        """The first bad row, and how many there are."""
-        places = np.flatnonzero(bad)
-        more = f" ({len(places)} such {self.noun}s)" if len(places) > 1 else ""
-        return f"in {self.noun} {self.rows[places[0]]}{more}"
-
-    def numbers(self, name: str, role: str) -> Floats | None:
-        """Finite numbers, or None and a problem."""
-        if not self.has(name, role):
-            return None
-        column = self.frame[name]
-        values = numbers(column)
-        bad = ~(np.abs(values) <= LARGEST)
-        if bad.any():
-            self.complain(
-                f"the {role} {name!r} must be a finite number, got {_cell(column, bad)} {self.first(bad)}: correct "
-                f"it or leave the {self.noun} out"
-            )
-            return None
-        return values
-
-    def targets(self, names: tuple[str, ...]) -> Floats | None:
-        """(n, targets), finite and not constant."""
-        if not names:
-            self.complain("name the column to predict with target=")
-        if len(set(names)) < len(names):
-            self.complain(f"a target is named twice: {', '.join(names)}")
-        found = [self.numbers(name, "target") for name in names]
-        for name, values in zip(names, found, strict=True):
-            if values is not None and len(values) > 1 and (values == values[0]).all():
-                self.complain(f"the target {name!r} is {values[0]:g} in every {self.noun}: there is nothing to predict")
-        good = [values for values in found if values is not None]
-        return np.stack(good, 1) if good and len(good) == len(found) else None
-
-    def names(self, name: str, role: str, *, unique: bool = False) -> Objects | None:
-        """Text in every row, or None and a problem."""
-        if not self.has(name, role):
-            return None
-        column = self.frame[name]
-        if kind_of(column) == "other":
-            self.complain(f"the {role} {name!r} must be text, numbers or dates, got cells like {_cell(column)}")
-            return None
-        found = texts(column)
-        empty = np.array([cell is None for cell in found], bool)
-        if empty.any():
-            self.complain(f"the {role} {name!r} must be there in every {self.noun}, got nothing {self.first(empty)}")
-            return None
-        if unique and (twice := repeated(found)):
-            one, places = twice
-            where = " and ".join(str(self.rows[place]) for place in places[:2])
-            self.complain(f"the {role} {name!r} must be different in every {self.noun}, got {one!r} in {where}")
-            return None
-        return found
-
-    def times(self, name: str) -> Floats | None:
-        """What orders the rows: numbers, or dates as days."""
-        if not self.has(name, "time"):
-            return None
-        column = self.frame[name]
-        if kind_of(column) == "number":
-            return self.numbers(name, "time")
-        found = moments(column) if kind_of(column) == "date" else None
-        if found is None:
-            bad = ~column.map(str).str.fullmatch(ISO_DATE).to_numpy(bool) & np.isnan(numbers(column))
-            what = f"got {_cell(column, bad)} {self.first(bad)}" if bad.any() else f"got cells like {_cell(column)}"
-            self.complain(f"the time {name!r} must be numbers or dates like 2024-01-31 17:05, {what}")
-        elif np.isnan(found).any():
-            self.complain(
-                f"the time {name!r} must be there in every {self.noun}, got nothing {self.first(np.isnan(found))}"
-            )
-            found = None
-        return found
-
-    def weights(self, name: str) -> Floats | None:
-        """Weights >= 0, not all 0."""
-        found = self.numbers(name, "weight")
-        if found is None:
-            return None
-        if (found < 0).any():
-            self.complain(f"the weight {name!r} must not be negative, got {found.min():g} {self.first(found < 0)}")
-            return None
-        if len(found) and not found.any():
-            self.complain(f"the weight {name!r} is 0 in every {self.noun}: nothing would be learned from")
-            return None
-        return found
-
-    def described(self, roles: Roles, *, labelled: bool) -> dict[str, Any]:
-        """Target, group, time and weight as :class:`Dataset` takes them.
-
-        To predict (``labelled`` False) nothing of it is needed: targets and groups are taken if they are whole.
-        """
-        if labelled:
-            return {
-                "target": self.targets(roles.target),
-                "group": self.names(roles.group, "group") if roles.group else None,
-                "time": self.times(roles.time) if roles.time else None,
-                "weight": self.weights(roles.weight) if roles.weight else None,
-            }
-        quiet = Sheet(self.source, self.frame, self.rows, self.noun)
-        there = bool(roles.target) and set(roles.target) <= set(self.frame.columns)
-        found = [quiet.numbers(name, "target") for name in roles.target] if there else []
-        whole = [values for values in found if values is not None]
-        return {
-            "target": np.stack(whole, 1) if whole and len(whole) == len(roles.target) else None,
-            "group": quiet.names(roles.group, "group") if roles.group and roles.group in self.frame else None,
-        }
-
-
-def repeated(values: Objects) -> tuple[str, list[int]] | None:
-    """The first value that occurs again, with its places."""
-    seen: dict[Any, int] = {}
-    for place, value in enumerate(values):
-        if value in seen:
-            return value, [seen[value], place]
-        seen[value] = place
-    return None
-
-
-def _cell(column: pd.Series[Any], bad: NDArray[np.bool_] | None = None) -> str:
-    import pandas as pd
-
-    cell = column.iloc[0 if bad is None else int(np.flatnonzero(bad)[0])]
-    missing = pd.isna(cell)
-    if isinstance(missing, bool | np.bool_) and missing:
-        return "an empty cell"
-    return repr(cell.item() if isinstance(cell, np.generic) else cell)[:60]
-
-
-def note_all(problems: list[str], found: list[str], noun: str) -> None:
-    """Note problems of one kind, the first of them if there are very many."""
-    problems += found[:MOST_PROBLEMS]
-    if len(found) > MOST_PROBLEMS:
-        problems.append(f"... and {len(found) - MOST_PROBLEMS} more {noun}")
+def _plain(given: Any, kind: Kind) -> Any:
+    if kind == "columns":
+        return () if given is None else (given,) if isinstance(given, str) else tuple(str(name) for name in given)
+    return None if given is None else Path(given) if kind == "file" else str(given)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excora.data.tables import FORMATS, first_row, is_table, read_frame
+from excora.data.frames import FORMATS, first_row, is_table, read_frame
 from excora.diagnosis.report import FEWEST, Diagnosis, diagnose
 from excora.diagnosis.trend import detect_plateau
 from excora.diagnosis.verdicts import verdict, with_validation

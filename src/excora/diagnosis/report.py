@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from excora.diagnosis.intervals import Array, Interval, correlations, group_interval, pooled_interval, unit_moments
+from excora.console import table
 from excora.diagnosis.trend import Plateau, detect_plateau
 from excora.diagnosis.verdicts import (
     Evidence,
@@ -27,6 +27,9 @@ from excora.diagnosis.verdicts import (
 )
 from excora.errors import InputError
 from excora.moments import mse_decomposition
+from excora.stats.correlation import Array, correlations, unit_moments, within_groups
+from excora.stats.intervals import Interval, group_interval, pooled_interval
+from excora.storage import plain
 
 __all__ = ["Diagnosis", "detect_plateau", "diagnose"]
 
@@ -50,10 +53,9 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and dicts, ready for JSON; NaN becomes None."""
-        sections = {title: {k: _plain(v) for k, v in section.items()} for title, section in self.figures.items()}
         plateau = None if self.plateau is None else self.plateau.to_dict()
-        verdict, notes = self.verdict.to_dict(), list(self.notes)
-        return {"verdict": verdict, "source": self.source, "figures": sections, "plateau": plateau, "notes": notes}
+        verdict, figures, notes = self.verdict.to_dict(), plain(self.figures), list(self.notes)
+        return {"verdict": verdict, "source": self.source, "figures": figures, "plateau": plateau, "notes": notes}
 
     def __str__(self) -> str:
         lines = [str(self.verdict), f"from {self.source}"]
@@ -64,27 +66,21 @@ class Diagnosis:
     def __rich__(self) -> Any:
         """The same as a table for rich consoles."""
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
         head = Text.assemble((self.verdict.name, "bold"), ": ", self.verdict.sentence)
-        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        figures: list[tuple[Any, ...]] = []
         for title, section in self.figures.items():
-            table.add_row(Text(title, style="bold"), "", "")
-            for name, value in section.items():
-                table.add_row("", Text(name), Text(_shown(value)))
-        rules = Table("evidence", "value", "rule", "met", box=None, padding=(0, 2, 0, 0))
-        for name, (value, rule, met) in self.verdict.evidence.items():
-            rules.add_row(name, "unknown" if value is None else f"{value:.4g}", rule, "yes" if met else "no")
+            figures.append((Text(title, style="bold"), "", ""))
+            figures += [("", name, _shown(value)) for name, value in section.items()]
+        rules = [
+            (name, "unknown" if value is None else f"{value:.4g}", rule, "yes" if met else "no")
+            for name, (value, rule, met) in self.verdict.evidence.items()
+        ]
         tail = [] if self.plateau is None else [self.plateau.sentence]
         tail += [*self.notes, f"next: {self.verdict.advice}"]
-        return Group(head, Text(f"from {self.source}"), table, rules, *map(Text, tail))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Interval):
-        return {k: _plain(v) for k, v in dataclasses.asdict(value).items()}
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+        tables = table(figures), table(rules, ("evidence", "value", "rule", "met"))
+        return Group(head, Text(f"from {self.source}"), *tables, *map(Text, tail))
 
 
 def _shown(value: Any) -> str:
@@ -193,9 +189,7 @@ def _per_group(x: Array, y: Array, group: NDArray[np.intp], seed: int) -> dict[s
     """Correlation within each group that has 3 rows and more, summarised."""
     count = int(group.max()) + 1
     sizes = np.bincount(group, minlength=count).astype(np.float64)
-    # Centred by group first: a group far from the others would lose its digits in the common scale.
-    means = [np.bincount(group, v, count) / sizes for v in (x, y)]
-    rho = correlations(unit_moments(x - means[0][group], y - means[1][group], group, count))
+    rho = within_groups(x, y, group, count)
     defined = ~np.isnan(rho) & (sizes >= FEWEST)
     rho, kept = rho[defined], sizes[defined]
     section: dict[str, Any] = {"groups": count, "undefined": int((~defined).sum())}

@@ -9,15 +9,16 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excora.data.bags import ArrayBags, finite
+from excora.data.bags import ArrayBags, BagSet, finite
 from excora.data.dataset import Dataset
 from excora.errors import InputError
 from excora.estimators.base import Regressor
 from excora.estimators.checks import unlabelled
 from excora.ragged import Ragged
+from excora.training.evaluation import attention
 
 
-class BagRegressor(Regressor):
+class BagRegressor(Regressor, kind="bags"):
     """A network for bags of elements: a small network for each element, a pool, a head; MSE + correlation loss.
 
     >>> rng = np.random.default_rng(0)
@@ -33,30 +34,26 @@ class BagRegressor(Regressor):
     ``X`` is a list of bags (n_i, d), arrays or tensors, n_i >= 1, finite; one array (n, elements, d); or a
     :class:`excora.Ragged`. Cross-validation picks samples by index: give it a list or an array.
 
-    Options (``heads`` has no use here) and fitted attributes are those of :class:`excora.TabularRegressor`, without
-    ``feature_names_in_``; ``n_features_in_`` is d. An empty bag, NaN or another width is an :class:`InputError` that
-    names the bag.
+    Parameters and fitted attributes are like those of :class:`excora.TabularRegressor`, without ``feature_names_in_``;
+    ``n_features_in_`` is d. An empty bag, NaN or another width is an :class:`InputError` that names the bag.
     """
 
     def attention(self, X: Any) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """For each bag ``(weights, effective)``, (n_i,) each, both of sum 1.
 
         weights: the pool's attention alpha. effective: the share of each element in the pooled value,
-        (1 - gamma) / n_i + gamma alpha_i; below 0 for elements of little attention where gamma > 1. The same as the
-        weights for pools without a gamma.
+        see :class:`excora.Pooled`; below 0 for elements of little attention where gamma > 1. The same as the weights
+        for pools without a gamma.
         """
         check_is_fitted(self)
         samples = self._samples(X, reset=False)
-        assert samples.bags is not None
-        weights, gains = [], []
+        found = []
         for output in self._outputs(samples):
-            weights.append(output.pooled.weights.flatten().numpy())
-            gains.append(output.pooled.details.get("gamma", torch.ones(len(output.prediction))).numpy())
-        lengths = samples.bags.lengths
-        alpha, gamma = np.concatenate(weights), np.repeat(np.concatenate(gains), lengths)
-        effective = np.where(gamma == 1, alpha, (1 - gamma) / np.repeat(lengths, lengths) + gamma * alpha)
-        ends = lengths.cumsum()[:-1]
-        return list(zip(np.split(alpha, ends), np.split(effective, ends), strict=True))
+            pooled = next(iter(output.pooled.values()), None)
+            if pooled is None:
+                raise InputError(f"the model {self.setup_.model!r} has no pool, so there is no attention")
+            found += [(one.weight, one.effective) for one in attention(pooled)]
+        return found
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
         bags = [_bag(bag, k) for k, bag in enumerate(_listed(X))]
@@ -72,7 +69,7 @@ class BagRegressor(Regressor):
         if reset:
             self.n_features_in_ = width
         lengths = [len(bag) for bag in bags]
-        return unlabelled(len(bags), bags=ArrayBags(np.concatenate(bags), lengths))
+        return unlabelled(BagSet(ArrayBags(np.concatenate(bags), lengths)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

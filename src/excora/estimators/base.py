@@ -3,96 +3,79 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import difflib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from excora.data.dataset import Dataset, Index
-from excora.data.features import CLIP
 from excora.data.preparation import Preparation
+from excora.data.scaling import CLIP
 from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.estimators import checks, files  # checks names the extra if scikit-learn is missing
-from excora.models.building import Samples, build_on
-from excora.models.network import Network, Output
-from excora.settings import MODEL_OF, Settings
+from excora.models import Network, Output, models
+from excora.settings import Recipe, Settings, Setup
 from excora.training import train
-from excora.training.batches import in_order
+from excora.training.building import build
+from excora.training.evaluation import outputs
 
 if TYPE_CHECKING:
     from excora.diagnosis.verdicts import Verdict
 
-#: Settings of a run, of which an estimator has options under the same names; and those that a warm start cannot change.
-SETTINGS = frozenset(field.name for field in fields(Settings)) - {"seed"}
-BUILT = tuple(field.name for field in fields(Settings) if field.metadata["panel"] == "Model")
+
+def parameters(kind: str) -> dict[str, Any]:
+    """Of an estimator for this kind of samples, by name: what its models and the recipe declare, and its own.
+
+    None is "as the model wants".
+    """
+    reading = [models[name].Options for name in models if kind in models[name].reads]
+    fields = [field for record in (*reading, Recipe) for field in dataclasses.fields(record)]
+    named = [field.name for field in fields if field.metadata.get("only", kind) == kind and field.name != "seed"]
+    return {"model": "auto"} | dict.fromkeys(named) | checks.OWN
 
 
 class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
-    """Base of the regressors: a subclass says how its samples become a :class:`Dataset`."""
+    """Base of the regressors: a subclass says of which ``kind`` its samples are, and how they become a data set."""
 
     network_: Network
     preparation_: Preparation
-    settings_: Settings
+    setup_: Setup
     history_: list[dict[str, float]]
     verdict_: Verdict
     best_epoch_: int
     n_iter_: int
     n_features_in_: int
 
-    def __init__(
-        self,
-        *,
-        pool: str = "eca",
-        dim: int | None = 64,
-        layers: int | None = 1,
-        head: int = 0,
-        heads: int = 4,
-        dropout: float | None = 0.0,
-        correlation: str = "dnpl",
-        correlation_weight: float = 0.5,
-        epochs: int | None = 100,
-        patience: int = 15,
-        batch_size: int | None = 64,
-        learning_rate: float = 1e-3,
-        schedule: str | None = "constant",
-        clip: float | None = 0.0,
-        average: float | None = 0.0,
-        weight_decay: float | None = 1e-5,
-        criterion: str = "joint",
-        validation_fraction: float = 0.2,
-        warm_start: bool = False,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.pool = pool
-        self.dim = dim
-        self.layers = layers
-        self.head = head
-        self.heads = heads
-        self.dropout = dropout
-        self.correlation = correlation
-        self.correlation_weight = correlation_weight
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.clip = clip
-        self.average = average
-        self.weight_decay = weight_decay
-        self.criterion = criterion
-        self.validation_fraction = validation_fraction
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
+    def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
+        """Give the class its parameters, which scikit-learn reads from the signature."""
+        super().__init_subclass__(**rest)
+        defaults = parameters(kind)
+
+        def init(self: Any, **named: Any) -> None:
+            for name in named.keys() - defaults.keys():
+                near = difflib.get_close_matches(name, defaults, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+            for name, default in defaults.items():
+                setattr(self, name, named.get(name, default))
+
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        given = [inspect.Parameter(name, keyword, default=default) for name, default in defaults.items()]
+        first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        init.__signature__ = inspect.Signature([first, *given])  # type: ignore[attr-defined]
+        init.__qualname__, init.__name__ = f"{cls.__qualname__}.__init__", "__init__"
+        cls.__init__ = init  # type: ignore[method-assign]
+        cls.__signature__ = inspect.Signature(given)
 
     @abstractmethod
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
@@ -109,20 +92,21 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
-        dataset, parts, origin = self._split(dataset, settings.seed)
-        settings = settings.settled(MODEL_OF[dataset.kind], len(parts.train))
+        dataset, parts, origin = self._split(dataset, settings.named["seed"])
+        setup = settings.settled(dataset.kind, len(parts.train))
         if again:
-            self._check_going_on(settings, dataset)
+            self._check_going_on(setup, dataset)
             preparation = replace(self.preparation_, targets=dataset.targets)
         else:
-            preparation = checks.prepare(dataset, parts.train, settings.scaling)
-        assert dataset.target is not None
-        target = preparation.scale(dataset.target)
+            preparation = checks.prepare(dataset, parts.train, **models[setup.model].prepares(setup.options))
+        start = self.network_ if again else None
+        built = build(dataset, parts.train, setup, preparation=preparation, start=start, origin=origin)
         weight = None if dataset.weight is None else dataset.weight.astype(np.float32)
-        given = Samples(preparation.features(dataset), target, parts.train, group=dataset.group, origin=origin)
-        network, features = build_on(preparation.inputs, given, settings, start=self.network_ if again else None)
-        training = train(network, features, target, parts, settings, weight=weight, progress=bool(self.verbose))
-        self.network_, self.preparation_, self.settings_ = training.network, preparation, settings
+        training = train(
+            built.network, built.features, built.target, parts, setup.recipe, setup.machine,
+            weight=weight, progress=bool(self.verbose),
+        )  # fmt: skip
+        self.network_, self.preparation_, self.setup_ = training.network, preparation, setup
         self.history_, self.verdict_ = training.rows, training.verdict()
         self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
         return self
@@ -140,9 +124,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         # In single precision a prediction would change in its last digits with the samples it shares a batch with.
         network = copy.deepcopy(self.network_).double()
         features = network.look_up(self.preparation_.features(samples))
-        for index in in_order(np.arange(len(samples)), features.sizes, max_elements=self.settings_.max_elements):
-            with torch.inference_mode():
-                output = network(checks.in_double(features.read(index)))
+        most = self.setup_.recipe.max_elements
+        for _, output in outputs(network, features, np.arange(len(samples)), max_elements=most, double=True):
             yield output
 
     def save(self, path: str | Path) -> None:
@@ -163,7 +146,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         fraction = self.validation_fraction
         if isinstance(fraction, bool) or not isinstance(fraction, float | int | np.number) or not 0 <= fraction < 1:
             raise InputError(f"validation_fraction must be in [0, 1), got {fraction!r}")
-        named = {name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name in SETTINGS}
+        named = {
+            name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name not in checks.OWN
+        }
         return Settings(**named, seed=seed)
 
     def _split(self, dataset: Dataset, seed: int) -> tuple[Dataset, Split, Index | None]:
@@ -179,10 +164,11 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             return checks.take(dataset, origin), Split(everything, n + everything, everything[:0]), origin
         return dataset, split(dataset, validation=fraction, test=0.0, seed=seed), None
 
-    def _check_going_on(self, settings: Settings, dataset: Dataset) -> None:
+    def _check_going_on(self, setup: Setup, dataset: Dataset) -> None:
         assert dataset.target is not None
-        for name in BUILT:
-            now, then = getattr(settings, name), getattr(self.settings_, name)
+        mine, theirs = ({"model": x.model} | x.options.to_dict() for x in (self.setup_, setup))
+        for name, then in mine.items():
+            now = theirs.get(name)
             if now != then:
                 raise InputError(
                     f"{name} is {now!r} and the network of the first fit has {then!r}: a warm start goes on with that "

@@ -9,14 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from excora.data.columns import mean_and_std
-from excora.data.dataset import Bags, Dataset, Index, Input, TableInput
+from excora.data.dataset import Content, Dataset, Index
 from excora.data.preparation import Preparation
+from excora.data.scaling import mean_and_std
 from excora.errors import InputError, MissingExtraError
-from excora.ragged import Ragged
 
 try:
     from sklearn.utils import check_array
@@ -25,6 +23,8 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("scikit-learn", "app") from error
 
+#: The parameters of an estimator that are no settings of a run, and their defaults.
+OWN = {"validation_fraction": 0.2, "warm_start": False, "random_state": None, "verbose": False}
 #: The target names of a one-dimensional y; those of columns are numbered, and so tell (n, 1) from (n,).
 ONE = ("y",)
 #: The scale of a label that never varies: small enough that what a network adds to it is lost in rounding.
@@ -78,45 +78,21 @@ def labelled(samples: Dataset, y: Any, sample_weight: Any, groups: Any, estimato
     return take(replace(found, weight=weight), np.flatnonzero(weight))
 
 
-def unlabelled(samples: int, **features: Any) -> Dataset:
+def unlabelled(content: Content) -> Dataset:
     """Samples named by their place, with features alone."""
-    return Dataset(np.array([str(k) for k in range(samples)], object), (), None, **features)
+    return Dataset(_places(len(content)), (), None, content)
 
 
 def take(dataset: Dataset, index: Index) -> Dataset:
     """The samples of ``index``, in that order and named by their new place; one may come twice."""
-
-    def some(part: Any) -> Any:
-        return None if part is None else part[index]
-
-    frame = None if dataset.frame is None else dataset.frame.iloc[index].reset_index(drop=True)
-    bags = None if dataset.bags is None else Chosen(dataset.bags, index)
-    return replace(
-        unlabelled(len(index), frame=frame, bags=bags),
-        targets=dataset.targets,
-        target=some(dataset.target),
-        group=some(dataset.group),
-        weight=some(dataset.weight),
-    )
+    return replace(dataset.take(index), ids=_places(len(index)))
 
 
-class Chosen:
-    """Some bags of others: a view, nothing is copied."""
-
-    def __init__(self, bags: Bags, index: Index) -> None:
-        self._bags, self._index = bags, index
-        self.lengths, self.width = bags.lengths[index], bags.width
-
-    def read(self, index: int) -> NDArray[np.float32]:
-        """The elements of one bag."""
-        return self._bags.read(int(self._index[index]))
-
-    def gather(self, index: Index) -> NDArray[np.float32]:
-        """Some bags end to end."""
-        return self._bags.gather(self._index[index])
+def _places(count: int) -> NDArray[np.object_]:
+    return np.array([str(k) for k in range(count)], object)
 
 
-def prepare(dataset: Dataset, index: Index, scaling: str) -> Preparation:
+def prepare(dataset: Dataset, index: Index, **options: Any) -> Preparation:
     """:meth:`Preparation.fit`, and a label that does not vary over ``index`` gets the scale it has elsewhere, or none.
 
     scikit-learn expects a constant label to be predicted, where the application refuses it.
@@ -125,7 +101,7 @@ def prepare(dataset: Dataset, index: Index, scaling: str) -> Preparation:
     train = dataset.target[index]
     constant = train.min(0) == train.max(0)
     ramp = np.arange(len(dataset), dtype=np.float64)[:, None]
-    found = Preparation.fit(replace(dataset, target=np.where(constant, ramp, dataset.target)), index, scaling=scaling)
+    found = Preparation.fit(replace(dataset, target=np.where(constant, ramp, dataset.target)), index, **options)
     spread = [max(mean_and_std(column)[1], TINY) for column in dataset.target.T]
     return replace(
         found,
@@ -162,10 +138,3 @@ def _groups(groups: Any, samples: int) -> NDArray[np.object_] | None:
         raise InputError(f"groups must have the shape ({samples},), got {found.shape}")
     _check_length("groups", len(found), samples)
     return found.astype(str).astype(object)
-
-
-def in_double(x: Input) -> Input:
-    """The input in float64."""
-    if isinstance(x, Ragged):
-        return x.to(torch.float64)
-    return x._replace(numeric=x.numeric.double()) if isinstance(x, TableInput) else x.double()

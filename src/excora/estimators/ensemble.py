@@ -21,6 +21,7 @@ from excora.errors import InputError
 from excora.estimators import checks
 from excora.estimators.tabular import TabularRegressor
 from excora.settings import Settings
+from excora.stats.correlation import pearson, selection_mean
 from excora.storage import write_atomically
 
 Floats = NDArray[np.float64]
@@ -64,7 +65,7 @@ def suited(rows: int) -> tuple[int, int]:
     >>> suited(100), suited(2000), suited(20_000)
     ((60, 32), (25, 64), (12, 256))
     """
-    batch = Settings(model="retrieval").settled("retrieval", rows).batch_size
+    batch = Settings(model="retrieval").settled("table", rows).recipe.batch_size
     return min(max(math.ceil(800 / math.ceil(rows / batch)), 12), 60), batch
 
 
@@ -183,7 +184,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             found.append(model.predict(_take(rows, validation)) / unit)
             wrong = float(np.square(found[-1] - held / unit).mean())
             seconds = time.process_time() - start
-            correlation = pcc(found[-1], held / unit)
+            correlation = selection_mean(pearson(found[-1].ravel(), (held / unit).ravel()))
             self.trials_.append({"options": trial, "mse": wrong, "pcc": correlation, "seconds": seconds})
             scores = f"validation MSE {wrong:.4f} of the variance, PCC {correlation:.4f}"
             self._say(f"trial {number + 1}: {scores}, {seconds:.0f} s")
@@ -275,10 +276,3 @@ def _is_number(value: Any) -> bool:
 
 def _take(rows: Any, index: Index) -> Any:
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
-
-
-def pcc(prediction: Floats, target: Floats) -> float:
-    """Pearson correlation, of all targets together; 0 for a constant prediction, so that it loses."""
-    if not prediction.std() > 0 or not target.std() > 0:
-        return 0.0
-    return float(np.corrcoef(prediction.ravel(), target.ravel())[0, 1])

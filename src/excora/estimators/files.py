@@ -12,10 +12,11 @@ import excora
 from excora.data.preparation import Preparation
 from excora.diagnosis.verdicts import Evidence, Verdict
 from excora.errors import InputError, MissingExtraError
-from excora.estimators.checks import plain
-from excora.settings import Settings
+from excora.estimators.checks import OWN, plain
+from excora.models import models
+from excora.models.files import read_weights
+from excora.settings import Recipe, Setup
 from excora.storage import write_atomically
-from excora.training.folder import read_weights
 
 try:
     from safetensors import safe_open
@@ -42,7 +43,7 @@ def save(model: Regressor, path: Path) -> None:
         "version": excora.__version__,
         "class": type(model).__name__,
         "params": params,
-        "settings": model.settings_.to_dict(),
+        "settings": model.setup_.to_dict(),
         "network": model.network_.learned,
         "preparation": model.preparation_.to_dict(),
         "history": model.history_,
@@ -87,11 +88,16 @@ def _description(path: Path) -> str:
 
 
 def _restore(kind: type[R], described: dict[str, Any], path: Path) -> R:
-    model = kind(**described["params"])
-    model.settings_ = Settings.from_dict(described["settings"])
+    setup = Setup.from_dict(described["settings"])
+    params = described["params"]
+    if "options" not in described["settings"]:  # in 0.1 an estimator had the options of every model
+        known = {*models[setup.model].Options.names(), *Recipe.names(), "model", *OWN}
+        params = {name: value for name, value in params.items() if name in known & {*kind._get_param_names()}}
+    model = kind(**params)
+    model.setup_ = setup
     model.preparation_ = Preparation.from_dict(described["preparation"])
     learned = described.get("network", {})
-    model.network_ = read_weights(path, model.preparation_.inputs, model.settings_, learned)
+    model.network_ = read_weights(path, setup.model, model.preparation_.spec, setup.options, learned)
     model.history_ = [{str(name): value for name, value in row.items()} for row in described["history"]]
     model.verdict_ = _verdict(described["verdict"])
     model.best_epoch_, model.n_iter_ = _whole(described, "best_epoch"), _whole(described, "n_iter")

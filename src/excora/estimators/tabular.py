@@ -8,20 +8,21 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
+from excora.data.cells import numbers
 from excora.data.dataset import Dataset
-from excora.data.tables import numbers
+from excora.data.table import Table
 from excora.errors import InputError
 from excora.estimators.base import Regressor
 from excora.estimators.checks import input_errors, unlabelled
 
 
-class TabularRegressor(Regressor):
+class TabularRegressor(Regressor, kind="table"):
     """A network for tables, trained by MSE + correlation loss; ``model`` says which one.
 
     >>> x = np.random.default_rng(0).normal(size=(80, 3))
     >>> y = 5 + x @ [2.0, -1.0, 0.0]
     >>> model = TabularRegressor(random_state=0).fit(x, y)
-    >>> model.settings_.model, model.predict(x[:2]).shape, model.score(x, y) > 0.8
+    >>> model.setup_.model, model.predict(x[:2]).shape, model.score(x, y) > 0.8
     ('ft-transformer', (2,), True)
 
     - ``"retrieval"``: attention over the ``neighbours`` training rows most like a row, in a ``metric`` learned first.
@@ -30,14 +31,15 @@ class TabularRegressor(Regressor):
       its duplicates nor rows of its group.
     - ``"ft-transformer"``: attention over columns, read by a CLS token; ``embeddings`` of numbers.
     - ``"pool"``: a token a column, transformer layers, a pool, a head (linear, after ``head`` hidden layers).
-    - ``"auto"``: :data:`excora.settings.TABLE_MODEL`, at present "ft-transformer".
+    - ``"auto"``: the default for tables, at present "ft-transformer".
 
     ``X`` is a DataFrame with columns of numbers, text, categories, booleans or dates, or an array of numbers (n,
     columns); empty cells (None, NaN) are fine, infinite ones are an :class:`InputError`. ``y`` is (n,) or (n, targets).
     Columns that are constant in the training part, and text that hardly ever repeats, are not used
     (``preparation_.notes`` says so); if none is left it is an :class:`InputError`.
 
-    The options are those of ``excora fit`` (:class:`excora.settings.Settings`), where None is what the model wants, and
+    The parameters are the options of its models (``excora fit --model NAME --help``; one that a model does not have is
+    refused) and of the :class:`excora.settings.Recipe`, where None is what the model wants, and
 
     - ``validation_fraction``: share of the samples (whole groups) that picks the epoch and stops training. Where that
       is fewer than 2 samples, or all are of one group, all samples are trained on, and pick the epoch as well.
@@ -45,59 +47,10 @@ class TabularRegressor(Regressor):
     - ``random_state``: an int gives the same predictions bit for bit on one machine; None is fresh at each fit.
     - ``verbose``: a progress bar, where there is a terminal.
 
-    After ``fit``: ``network_``, ``preparation_`` (scales and codes), ``settings_``, ``history_`` (a dict an epoch),
+    After ``fit``: ``network_``, ``preparation_`` (scales and codes), ``setup_``, ``history_`` (a dict an epoch),
     ``best_epoch_`` (from 0; its weights are kept), ``n_iter_`` (epochs run), ``verdict_`` (of the plateau monitor),
     ``n_features_in_``, ``feature_names_in_``. At least 2 samples are needed. A constant ``y`` is predicted as it is.
     """
-
-    def __init__(
-        self,
-        *,
-        model: str = "auto",
-        pool: str = "eca",
-        dim: int | None = None,
-        layers: int | None = None,
-        head: int = 0,
-        heads: int = 4,
-        dropout: float | None = None,
-        attention_dropout: float | None = None,
-        scaling: str = "standard",
-        embeddings: str = "linear",
-        neighbours: int = 24,
-        shared: int = 0,
-        bins: int = 8,
-        metric: str = "diagonal",
-        correlation: str = "dnpl",
-        correlation_weight: float = 0.5,
-        epochs: int | None = None,
-        patience: int = 15,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        schedule: str | None = None,
-        clip: float | None = None,
-        average: float | None = None,
-        weight_decay: float | None = None,
-        criterion: str = "joint",
-        validation_fraction: float = 0.2,
-        warm_start: bool = False,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            pool=pool, dim=dim, layers=layers, head=head, heads=heads, dropout=dropout, correlation=correlation,
-            correlation_weight=correlation_weight, epochs=epochs, patience=patience, batch_size=batch_size,
-            learning_rate=learning_rate, schedule=schedule, clip=clip, average=average, weight_decay=weight_decay,
-            criterion=criterion, validation_fraction=validation_fraction, warm_start=warm_start,
-            random_state=random_state, verbose=verbose,
-        )  # fmt: skip
-        self.model = model
-        self.attention_dropout = attention_dropout
-        self.scaling = scaling
-        self.embeddings = embeddings
-        self.neighbours = neighbours
-        self.shared = shared
-        self.bins = bins
-        self.metric = metric
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
         with input_errors():
@@ -111,7 +64,7 @@ class TabularRegressor(Regressor):
         names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
         frame = frame.set_axis(list(names), axis=1).reset_index(drop=True)
         _check_frame(frame)
-        return unlabelled(len(frame), frame=frame)
+        return unlabelled(Table(frame))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

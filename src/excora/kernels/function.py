@@ -97,7 +97,8 @@ class Attend(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """The closed form, or the gradient of the plain formulas where it will be differentiated again."""
-        (flat, *rest), saved = ctx.saved_tensors[:-8], ctx.saved_tensors[-8:]
+        kept = ctx.saved_tensors  # once: a checkpoint hands them out a single time
+        (flat, *rest), saved = kept[:-8], kept[-8:]
         with full_precision(flat.device):
             if torch.is_grad_enabled():
                 return (None, *_backward_with_graph(ctx.plan, [flat, *rest], grads[:6]))

@@ -1,299 +1,157 @@
-"""Retrieval regression: attention over the training rows most like a row, with their labels.
-
-    rows ─► columns ─► metric ─► k nearest training rows ─┐
-                 └───► encoder ───────────────────────────┴► bag of neighbours ─► pool ─► head ─► prediction
-
-The rows most like a row are a homogeneous bag, and an average of their labels never leaves the labels' range: the place
-where an extrapolating pool belongs.
-"""
+"""The model "retrieval": attention over the training rows most like a row, with their labels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from excora.data.dataset import Features, Index, Input, Inputs, RetrievalInput, TableInput
+from excora.data.dataset import Features, Index, Spec
 from excora.errors import InputError
-from excora.models.neighbours import Excluded, Kind, Metric, learn_metric, nearest
-from excora.models.network import Network, Output, make_pool
-from excora.models.retrieval_blocks import Bag, BesideShared, DistanceScorer, Head, RowEncoder
+from excora.models.base import Model, Network, Samples, register_model, seeded
+from excora.models.files import check_depth
+from excora.models.parts.defaults import batches, epochs
+from excora.models.parts.neighbours import Excluded, RetrievalFeatures
+from excora.models.parts.older import renewed
+from excora.models.parts.retrieval import RetrievalNetwork
+from excora.models.pool import SCALING, SCALINGS
+from excora.options import Options, option
+from excora.pooling import pools
 
-#: Standardised numbers end here: one wild cell must not decide which rows are near.
-REACH = 5.0
-#: Columns up to which a metric may mix them; a matrix of their square is too much beyond.
-WIDE = 512
 
-_ROWS = 4096  # rows in memory at once where neighbours are looked up
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RetrievalOptions(Options):
+    """Of the model "retrieval"."""
+
+    pool: str = option("eca", "How the neighbours of a row become one vector.", choices=pools.names)
+    dim: int = option(96, "Width of a row's encoding.", least=1)
+    layers: int = option(1, "Residual blocks that a row passes when it asks.", least=0)
+    shared: int = option(0, "Residual blocks that a row passes as a neighbour too.", least=0)
+    bins: int = option(8, "Pieces of each number that a row's own encoding reads; 0 = none.", least=0)
+    neighbours: int = option(24, "Training rows that a row looks at.", least=1)
+    metric: str = option(
+        "diagonal",
+        "How near rows are: columns weighed and mixed, weighed, or as they are.",
+        choices=("full", "diagonal", "plain"),
+    )
+    gap: float = option(
+        0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
+    )
+    dropout: float = option(0.1, "Dropout of the encoder, in [0, 1).", least=0, below=1)
+    attention_dropout: float = option(0.2, "Dropout of attention weights, in [0, 1).", least=0, below=1)
+    scaling: str = option("standard", SCALING, choices=SCALINGS)
 
 
-class RetrievalNetwork(Network):
-    """Attention over the ``neighbours`` training rows most like a row.
+@register_model
+class RetrievalModel(Model):
+    """Attention over neighbours as a model of the application."""
 
-    The element of neighbour i of row s, one bag a row::
+    name = "retrieval"
+    says = "attention over the training rows most like a row, and their labels"
+    reads = ("table",)
+    Options = RetrievalOptions
+    recipe = {  # noqa: RUF012
+        "epochs": epochs(32, 800, 60), "batch_size": batches(32), "schedule": "cosine", "clip": 1.0, "average": 0.99,
+        "weight_decay": 1e-2,
+    }  # fmt: skip
 
-        h_si = [key_s - key_i,  relu(difference_s - difference_i + W y_i + b),  y_i,  own_s]
-        z_si = -||key_s - key_i||^2,      prediction = head(pool(h_s)), see RowEncoder and Head
+    def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:
+        """``learned``: ``context``, the number of training rows, and ``gaps``, columns that lack values there."""
+        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout")
+        same = {name: getattr(options, name) for name in names}
+        network = RetrievalNetwork(spec, width=options.dim, blocks=options.layers, **same, **learned)
+        network.learned = dict(learned)
+        return network
 
-    so that a fresh network is about kernel regression in the space of the search. ``y`` has a channel a target, and
-    ``own_s``, equal in all elements of a bag, passes any pool as it is and is laid beside it: gamma and dispersion are
-    of the other channels, keys and labels alike. Pools without a scorer ("mean", "gated") weigh in their own way.
+    def build(self, spec: Spec, samples: Samples, options: RetrievalOptions, *, seed: int) -> tuple[Network, Features]:
+        """Rows of weight 0 or with an unknown label are not looked at."""
+        train = _context(samples, options)
+        rows: Any = samples.features.read(train)
+        gaps = rows["missing"].any(0).nonzero()[:, 0].tolist()
+        with seeded(seed):
+            network = self.network(spec, options, {"context": len(train), "gaps": gaps})
+        excluded = _excluded(network, rows, samples, train, options)
+        network.remember(rows, torch.as_tensor(samples.target[train]), excluded, seed=seed)
+        found = network.look_up(samples.features, train, excluded)
+        if not found.allowed[torch.as_tensor(train)].any():
+            raise InputError(
+                f"none of the {len(train)} training rows may see another: they are duplicates, of one group, or within "
+                f"the time gap of {options.gap:g}; retrieval needs rows of several groups or times"
+            )
+        return network, _with_copies(found, samples)
 
-    - ``context``: the number of training rows. They and their labels are part of the network, and of every file its
-      weights are written to: about 5 bytes a number cell, 8 a category cell and 4 a label. **Who has the file can read
-      the training rows.** Until :meth:`remember` they are zeros.
-    - ``gaps``: the numeric columns that lack values in training; each is also read as a flag.
-    - ``metric``: of the search, see :func:`excora.models.neighbours.learn_metric`; "full" is taken as "diagonal" for
-      more than :data:`WIDE` columns.
-    - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
-    - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool.
+    def go_on(
+        self, network: Network, spec: Spec, samples: Samples, options: RetrievalOptions
+    ) -> tuple[Network, Features]:
+        """The weights and the metric of the trained one, with these rows to look at."""
+        train = _context(samples, options)
+        again = self.network(spec, options, {"context": len(train), "gaps": network.learned["gaps"]})
+        kept = {name: t for name, t in network.state_dict().items() if not name.startswith("context_")}
+        again.load_state_dict(kept, strict=False)
+        rows: Any = samples.features.read(train)
+        again.keep(rows, torch.from_numpy(samples.target[train]))
+        found = again.look_up(samples.features, train, _excluded(again, rows, samples, train, options))
+        return again, _with_copies(found, samples)
 
-    A row none of whose neighbours is allowed is an empty bag: it is predicted from ``own_s`` alone.
+    def prepares(self, options: RetrievalOptions) -> dict[str, Any]:
+        """How numbers are scaled."""
+        return {"scaling": options.scaling}
 
-    Saving: :attr:`options` as JSON, and the state dict; ``RetrievalNetwork(inputs, **options)`` takes it back.
-
-    >>> network = RetrievalNetwork(Inputs(targets=1, numeric=2), context=4, neighbours=3)
-    >>> rows = TableInput(torch.randn(4, 2), torch.zeros(4, 2, dtype=torch.bool), torch.zeros(4, 0, dtype=torch.long))
-    >>> network.remember(rows, torch.randn(4, 1), Excluded(network.columns(rows)))
-    >>> x = RetrievalInput(rows, torch.tensor([[1, 2], [0, 2], [3, 0], [2, 1]]), torch.ones(4, 2, dtype=torch.bool))
-    >>> output = network(x)
-    >>> output.prediction.shape, output.pooled.weights.shape
-    (torch.Size([4, 1]), torch.Size([4, 2]))
-    """
-
-    encoder: RowEncoder
-    pool: BesideShared
-    context_numeric: Tensor
-    context_missing: Tensor
-    context_codes: Tensor
-    context_labels: Tensor
-    metric_weight: Tensor
-    metric_mix: Tensor | None
-
-    def __init__(
+    def check_learned(
         self,
-        inputs: Inputs,
-        *,
-        context: int,
-        gaps: Sequence[int] = (),
-        pool: str = "eca",
-        metric: Kind = "full",
-        neighbours: int = 24,
-        keys: int = 32,
-        values: int = 64,
-        width: int = 96,
-        shared: int = 0,
-        blocks: int = 1,
-        bins: int = 8,
-        dropout: float = 0.1,
-        attention_dropout: float = 0.2,
-        **options: Any,
+        learned: Any,
+        spec: Any,  # noqa: ARG002
+        options: RetrievalOptions,
+        tensors: Mapping[str, Tensor],
     ) -> None:
-        sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
-        sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
-        rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        _check(inputs, sizes, rates, gaps, metric)
-        columns = inputs.numeric + len(gaps) + sum(n - 1 for n in inputs.categories)
-        dim = keys + values + inputs.targets
-        given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
-        scorer = {} if pool in ("mean", "gated") else {"scorer": DistanceScorer(keys)}
-        pooling: Any = make_pool(pool, dim, **scorer, **given)
-        if hasattr(pooling, "dropout"):
-            pooling.dropout = attention_dropout
-        parts = {"shared": shared, "numeric": inputs.numeric, "bins": bins}
-        encoder = RowEncoder(columns, width, blocks, keys, values, dropout, **parts)
-        beside, head = BesideShared(pooling, width), Head(dim + width, width, slice(keys + values, dim), dropout)
-        super().__init__(encoder, beside, head)
-        self.label = nn.Linear(inputs.targets, values)
-        self.inputs, self.gaps = inputs, list(gaps)
-        #: The arguments after ``inputs``, plain values for JSON.
-        self.options: dict[str, Any] = sizes | rates | {"gaps": self.gaps, "pool": pool, "metric": metric} | options
-        self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
-        self._reserve(context, columns)
+        """Names, types and sizes: these numbers say how much memory a network takes."""
+        check_depth(options.layers + options.shared, tensors)
+        if not isinstance(learned, dict) or set(learned) != {"context", "gaps"}:
+            raise InputError(f"what a retrieval network learned must be context and gaps, got {learned!r}")
+        for name, values in learned.items():
+            given = [values] if name == "context" else values
+            if not isinstance(given, list) or not all(type(n) is int and 0 <= n < 2**31 for n in given):
+                raise InputError(f"{name} must be whole numbers of at least 0, got {values!r}")
 
-    def _reserve(self, context: int, columns: int) -> None:
-        """Room for the training rows and the metric: what a state dict brings."""
-        numeric, categories, targets = self.inputs.numeric, len(self.inputs.categories), self.inputs.targets
-        self.register_buffer("context_numeric", torch.zeros(context, numeric))
-        self.register_buffer("context_missing", torch.zeros(context, numeric, dtype=torch.bool))
-        self.register_buffer("context_codes", torch.zeros(context, categories, dtype=torch.long))
-        self.register_buffer("context_labels", torch.zeros(context, targets))
-        self.register_buffer("metric_weight", torch.ones(columns))
-        self.register_buffer("metric_mix", torch.zeros(columns, columns) if self.kind == "full" else None)
+    def check_tensors(self, spec: Any, tensors: Mapping[str, Tensor]) -> None:
+        """Training rows in a file are looked up: what is in them must be what a preparation can give."""
+        rows = {name: t for name, t in tensors.items() if name.startswith(("context_", "metric_"))}
+        broken = [name for name, t in rows.items() if not t.isfinite().all()]
+        codes = rows["context_codes"]
+        if bool(((codes < 0) | (codes >= torch.tensor(spec.categories, dtype=torch.long))).any()):
+            broken.append("context_codes")
+        if broken:
+            raise InputError(f"the training rows are damaged in {', '.join(broken)}")
 
-    def columns(self, x: TableInput) -> Tensor:
-        """Rows as plain numbers, (n, columns): numbers up to +-:data:`REACH`, flags of gaps, categories one-hot.
-
-        The latter by 1/sqrt(2), so that two categories are at distance 1; one that training has not seen is all 0.
-        """
-        numbers = x.numeric.masked_fill(x.missing, 0.0).clamp(-REACH, REACH)
-        flags = x.missing[:, self.gaps].to(numbers.dtype)
-        hot = [F.one_hot(x.codes[:, j], n)[:, 1:].to(numbers.dtype) for j, n in enumerate(self.inputs.categories)]
-        return torch.cat([numbers, flags, *(part * 0.5**0.5 for part in hot)], 1)
-
-    @property
-    def metric(self) -> Metric:
-        """Of the search."""
-        return Metric(self.metric_weight, self.metric_mix)
-
-    def context(self, rows: Tensor) -> TableInput:
-        """The training rows of these numbers."""
-        return TableInput(self.context_numeric[rows], self.context_missing[rows], self.context_codes[rows])
-
-    def bag(self, x: RetrievalInput) -> Bag:
-        """The elements h of each row, (n, k, dim), without own_s, and own_s."""
-        query, own = self.encoder(self.columns(x.table), self.metric)
-        # A row that is a neighbour of several is encoded once, so far that an element is one difference.
-        unique, place = torch.unique(x.neighbours, return_inverse=True)
-        columns, y = self.columns(self.context(unique)), self.context_labels[unique].to(own.dtype)
-        around = self.encoder.pair(columns, self.encoder.first(columns), self.metric)
-        theirs = torch.cat([around.key, around.difference - self.label(y), -y], 1)
-        h = torch.cat([*query, own.new_zeros(len(own), y.shape[1])], 1).unsqueeze(1) - F.embedding(place, theirs)
-        h[..., around.key.shape[1] : h.shape[2] - y.shape[1]].relu_()
-        return Bag(h, own)
-
-    def forward(self, x: Input) -> Output:
-        """Predictions (n, targets), and what the pool did with the neighbours."""
-        if not isinstance(x, RetrievalInput):
-            raise InputError(f"the network reads rows with their neighbours, a RetrievalInput, got {type(x).__name__}")
-        pooled = self.pool(self.bag(x), None if bool(x.allowed.all()) else x.allowed)
-        return Output(self.head(pooled.value), pooled)
-
-    def element_names(self, columns: list[str]) -> list[str]:  # noqa: ARG002  (what it weighs are rows)
-        """The neighbours, nearest first."""
-        return [f"neighbour {i + 1}" for i in range(min(self.options["neighbours"], len(self.context_labels)))]
-
-    @torch.no_grad()
-    def remember(self, rows: TableInput, labels: Tensor, excluded: Excluded, *, seed: int = 0) -> None:
-        """Take in the training rows and their standardised labels (context, targets), and learn the metric from them.
-
-        The linear part of the keys becomes the principal directions of the rows in its space.
-        """
-        expected = (len(self.context_labels), self.inputs.targets)
-        if labels.shape != expected or len(rows.numeric) != len(labels):
-            raise InputError(f"labels must be of shape {expected}, one a row, got {tuple(labels.shape)}")
-        for name, part in zip(("numeric", "missing", "codes"), rows, strict=True):
-            getattr(self, f"context_{name}").copy_(part)
-        self.context_labels.copy_(labels)
-        x = self.columns(rows)
-        self.encoder.fit(x)
-        with torch.enable_grad():
-            learned = learn_metric(x, labels, excluded, kind=self.kind, seed=seed)
-        self.metric_weight.copy_(learned.weight)
-        if self.metric_mix is not None and learned.mix is not None:
-            self.metric_mix.copy_(learned.mix)
-        m = self.metric(x).double()
-        directions = torch.linalg.eigh((m - m.mean(0)).T @ (m - m.mean(0))).eigenvectors.flip(1)
-        keys = self.encoder.linear_key
-        keys.zero_()[:, : len(directions)].copy_(directions[:, : keys.shape[1]])
-
-    @torch.no_grad()
-    def look_up(
-        self, features: Features, train: Index | None = None, excluded: Excluded | None = None
-    ) -> RetrievalFeatures:
-        """``features`` of table rows with their neighbours among the training rows, in bounded memory.
-
-        ``train``: where the training rows stand in ``features``, in the order of :meth:`remember`; they do not see what
-        ``excluded`` names. All other rows see every training row.
-        """
-        if (train is None) != (excluded is None):
-            raise InputError("train and excluded go together: a training row that sees itself learns to copy its label")
-        candidate = self._searched(self.context(torch.arange(len(self.context_labels))))
-        n, k = len(features.sizes), min(self.options["neighbours"], len(candidate))
-        found, allowed = torch.zeros(n, k, dtype=torch.long), torch.zeros(n, k, dtype=torch.bool)
-        others = np.arange(n)
-        if train is not None and excluded is not None:
-            numbers = torch.arange(len(candidate))
-            found[train], allowed[train] = nearest(candidate, candidate, k, excluded=excluded, numbers=numbers)
-            others = np.setdiff1d(others, train)
-        if len(others):
-            parts = np.array_split(others, -(-len(others) // _ROWS))
-            queries = torch.cat([self._searched(_table(features.read(part))) for part in parts])
-            found[others], allowed[others] = nearest(queries, candidate, k)
-        return RetrievalFeatures(features, found, allowed)
-
-    def _searched(self, rows: TableInput) -> Tensor:
-        return self.metric(self.columns(rows))
+    def renewed(self, options: RetrievalOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        """Version 0.1 had gain and temperature elsewhere."""
+        return renewed(tensors, scaled=False)
 
 
-class RetrievalFeatures:
-    """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k)."""
-
-    def __init__(self, features: Features, neighbours: Tensor, allowed: Tensor) -> None:
-        self.features, self.neighbours, self.allowed = features, neighbours, allowed
-        self.sizes: Index = np.full(len(neighbours), neighbours.shape[1], np.intp)
-
-    def read(self, index: Index) -> RetrievalInput:
-        """The rows of ``index``."""
-        rows = torch.as_tensor(index, dtype=torch.long)
-        return RetrievalInput(_table(self.features.read(index)), self.neighbours[rows], self.allowed[rows])
+def _context(samples: Samples, options: RetrievalOptions) -> Index:
+    """The training rows that are looked at: those that count, and whose labels are all known."""
+    if options.gap and samples.time is None:
+        raise InputError(f"a gap of {options.gap:g} is a time, and there is no column of times: name it (--time)")
+    train = samples.train[np.isfinite(samples.target[samples.train]).all(1)]
+    return train if samples.weight is None else train[samples.weight[train] > 0]
 
 
-def build_retrieval(
-    inputs: Inputs,
-    features: Features,
-    target: NDArray[np.float32],
-    train: Index,
-    *,
-    group: NDArray[Any] | None = None,
-    time: NDArray[Any] | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
-    **options: Any,
-) -> tuple[RetrievalNetwork, RetrievalFeatures]:
-    """A network that knows the training rows, and the features with their neighbours: what ``train`` of training takes.
-
-    ``features`` of a table and its standardised ``target`` (n, targets), of which the rows ``train`` are the training
-    part; ``group`` (n,), ``time`` (n,) and ``gap`` say whom a training row may not see besides itself and duplicates.
-    ``options`` are those of :class:`RetrievalNetwork`. Depends on ``seed`` alone; torch's random state is left.
-
-    >>> from excora.data.features import TableFeatures
-    >>> x = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
-    >>> rows = TableFeatures(x, np.zeros((50, 2), bool), np.zeros((50, 0), np.int64))
-    >>> network, features = build_retrieval(Inputs(targets=1, numeric=2), rows, x[:, :1], np.arange(40))
-    >>> network(features.read(np.arange(38, 42))).prediction.shape
-    torch.Size([4, 1])
-
-    An :class:`InputError` where no training row may see another one.
-    """
-    rows, labels = _table(features.read(train)), torch.as_tensor(target[train], dtype=torch.float32)
-    gaps = rows.missing.any(0).nonzero()[:, 0].tolist()
-    with torch.random.fork_rng(devices=()):
-        torch.default_generator.manual_seed(seed)
-        network = RetrievalNetwork(inputs, context=len(train), gaps=gaps, **options)
-    part = {name: None if x is None else x[train] for name, x in (("group", group), ("time", time))}
-    excluded = Excluded(network.columns(rows), **part, gap=gap)
-    network.remember(rows, labels, excluded, seed=seed)
-    found = network.look_up(features, train, excluded)
-    if not found.allowed[torch.as_tensor(train)].any():
-        raise InputError(
-            f"none of the {len(train)} training rows may see another: they are duplicates, of one group, or within the "
-            f"time gap of {gap:g}; retrieval needs rows of several groups or times"
-        )
-    return network, found
+def _excluded(
+    network: RetrievalNetwork, rows: Any, samples: Samples, train: Index, options: RetrievalOptions
+) -> Excluded:
+    """Whom a training row may not see."""
+    apart = {"group": samples.group, "time": samples.time}
+    known = {name: None if x is None else x[train] for name, x in apart.items()}
+    return Excluded(network.columns(rows), **known, gap=options.gap)
 
 
-def _table(x: Input) -> TableInput:
-    if not isinstance(x, TableInput):
-        raise InputError(f"retrieval is for rows of a table, got features that read as {type(x).__name__}")
-    return x
-
-
-def _check(inputs: Inputs, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str) -> None:
-    if inputs.width or not inputs.numeric + len(inputs.categories):
-        raise InputError("retrieval is for rows of a table with at least one column, got bags or no column")
-    for name, value in sizes.items():
-        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
-            raise InputError(f"{name} must be at least {least}, got {value}")
-    for name, rate in rates.items():
-        if not 0.0 <= rate < 1.0:
-            raise InputError(f"{name} must be in [0, 1), got {rate}")
-    if sorted({*gaps}) != list(gaps) or not all(0 <= gap < inputs.numeric for gap in gaps):
-        raise InputError(f"gaps must be rising numbers of the {inputs.numeric} numeric columns, got {list(gaps)}")
-    if metric not in ("full", "diagonal", "plain"):
-        raise InputError(f"metric must be one of full, diagonal, plain, got {metric!r}")
+def _with_copies(found: RetrievalFeatures, samples: Samples) -> RetrievalFeatures:
+    """A copy sees what its original sees: never itself."""
+    if samples.origin is None:
+        return found
+    origin = torch.from_numpy(samples.origin)
+    return RetrievalFeatures(samples.features, found.neighbours[origin], found.allowed[origin], found.context)

@@ -1,6 +1,6 @@
 """Pools: one file a family, every pool with the same call and the same result."""
 
-from excora.pooling.base import Pool, Pooled, parameter_groups
+from excora.pooling.base import Pool, Pooled, make_pool, parameter_groups, pools, register_pool
 from excora.pooling.eca import ECAPool
 from excora.pooling.plain import GatedPool, GatedScorer, LinearScorer, MeanPool, SoftmaxPool
 
@@ -13,5 +13,8 @@ __all__ = [
     "Pool",
     "Pooled",
     "SoftmaxPool",
+    "make_pool",
     "parameter_groups",
+    "pools",
+    "register_pool",
 ]

@@ -1,16 +1,23 @@
-"""What every pool shares: the call, the result, the scorer's call, attention dropout, and the optimiser's groups."""
+"""The pool door: the call and the result that every pool has, the registry, and what several pools share.
+
+A pool is one file with a subclass of :class:`Pool` under :func:`register_pool`; every model that pools has it then, and
+so have ``--pool NAME``, compare and the monitor.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32
+from excora.functional import at_least_float32, check_bags
 from excora.ragged import Ragged
 from excora.reduce import Penalty
+from excora.registry import Registry
 
 
 class Pooled(NamedTuple):
@@ -20,6 +27,34 @@ class Pooled(NamedTuple):
     weights: Tensor  #: attention weights, differentiable: (bags, elements), or (total,) for a :class:`Ragged`
     penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
     details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, logits
+    real: Tensor | None = None  #: the mask that was given, or the lengths of a :class:`Ragged`; None: all are real
+
+    @property
+    def effective(self) -> Tensor:
+        """The linear weight of each element in the value, which may be negative: value = sum_i effective_i h_i.
+
+        (1 - gamma) / n + gamma alpha_i with a gain, the weights themselves without one, and what a pool of another
+        kind has put into ``details["effective"]``. In the layout of the weights.
+
+        >>> from excora import SoftmaxPool
+        >>> pooled = SoftmaxPool(4)(torch.randn(2, 3, 4))
+        >>> pooled.effective is pooled.weights
+        True
+        """
+        if "effective" in self.details:
+            return self.details["effective"]
+        gamma = self.details.get("gamma")
+        if gamma is None:
+            return self.weights
+        if self.weights.dim() == 2:
+            ones = torch.ones_like(self.weights) if self.real is None else self.real.to(self.weights.dtype)
+            share, gain = ones / ones.sum(1, keepdim=True).clamp_min(1.0), gamma.unsqueeze(1)
+        else:
+            assert self.real is not None
+            lengths = self.real.to(gamma.device)
+            even = lengths.clamp_min(1).to(gamma.dtype).reciprocal()  # 1 / lengths would be of single precision
+            share, gain = (torch.repeat_interleave(x, lengths) for x in (even, gamma))
+        return torch.lerp(share.to(self.weights.dtype), self.weights, gain.to(self.weights.dtype))
 
 
 class Pool(nn.Module):
@@ -43,6 +78,7 @@ class Pool(nn.Module):
                 )
             width = h.values.shape[1]
         else:
+            check_bags(h, mask)
             width = h.shape[-1]
         if width != self.dim:
             raise InputError(f"this pool was made for elements of width {self.dim}, got {width}")
@@ -54,6 +90,49 @@ class Pool(nn.Module):
     def extra_repr(self) -> str:
         """The width, in ``print(pool)``."""
         return f"dim={self.dim}"
+
+
+class Entry(NamedTuple):
+    """What the registry knows of a pool."""
+
+    make: Callable[..., Pool]  #: from the width and the pool's own options
+    label: str  #: in tables and figures
+    convex: bool  #: whether its effective weights are at least 0 and sum to 1, so that the value stays in the hull
+
+    def takes(self, option: str) -> bool:
+        """Whether the pool has such an option."""
+        return option in inspect.signature(self.make).parameters
+
+
+pools: Registry[Entry] = Registry("pool", home="excora.pooling")
+M = TypeVar("M", bound=Callable[..., Pool])
+
+
+def register_pool(name: str, *, convex: bool, label: str | None = None) -> Callable[[M], M]:
+    """Put a class of pools, or a function that makes one, behind ``name``."""
+
+    def register(make: M) -> M:
+        pools.register(name, Entry(make, label or name, convex))
+        return make
+
+    return register
+
+
+def make_pool(name: str, dim: int, **options: Any) -> Pool:
+    """The pool of a name, for elements of width ``dim``; the bias of its scorer is not trained.
+
+    That bias moves all logits of a bag alike, which a softmax does not see: its gradient is rounding noise, and Adam
+    would turn noise into steps of full length.
+
+    >>> make_pool("softmax", 4).scorer.bias.requires_grad
+    False
+    """
+    pool = pools[name].make(dim, **options)
+    scorer = getattr(pool, "scorer", None)
+    last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
+    if isinstance(last, nn.Module) and isinstance(bias := getattr(last, "bias", None), nn.Parameter):
+        bias.requires_grad_(False)
+    return pool
 
 
 def score(scorer: nn.Module, h: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
 from excora.kernels.attend import attend, gain
-from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout
+from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.plain import LinearScorer, scores_of
 from excora.ragged import Ragged
 
@@ -103,7 +103,8 @@ class ECAPool(Pool):
             "dispersion": out.dispersion,
             "logits": out.logits,
         }
-        return Pooled(value, out.weights, ours.penalty(gamma, _not_empty(h, mask)), details)
+        real = h.lengths if isinstance(h, Ragged) else mask
+        return Pooled(value, out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and temperature, which weight decay should leave alone."""
@@ -127,3 +128,7 @@ def _not_empty(h: Tensor | Ragged, mask: Tensor | None) -> Tensor | None:
     if torch.compiler.is_compiling() or h.shape[1] > 0:
         return None
     return h.new_zeros(h.shape[0], dtype=torch.bool)
+
+
+register_pool("eca-paper", label="ECA (paper)", convex=False)(ECAPool.paper)
+register_pool("eca", label="ECA (ours)", convex=False)(ECAPool)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from excora.functional import at_least_float32, blank_padding, element_count
 from excora.kernels.attend import attend
-from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, score
+from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool, score
 from excora.ragged import Ragged
 from excora.reduce import Penalty
 
@@ -20,6 +20,7 @@ def _no_penalty(value: Tensor) -> Penalty:
     return Penalty(value.new_zeros(()), value.new_zeros(()))
 
 
+@register_pool("mean", convex=True)
 class MeanPool(Pool):
     """The mean of the real elements: v = mu = (1/n) sum_i h_i; zero for an empty bag.
 
@@ -41,7 +42,7 @@ class MeanPool(Pool):
             count = element_count(real, mask, h.shape[1])
             weights = (real.new_ones(h.shape[:2]) if mask is None else mask.to(real.dtype)) / count
             value = (real.sum(1) / count).to(h.dtype)
-        return Pooled(value, weights, _no_penalty(weights), {})
+        return Pooled(value, weights, _no_penalty(weights), {}, h.lengths if isinstance(h, Ragged) else mask)
 
 
 class LinearScorer(nn.Module):
@@ -84,6 +85,7 @@ class LinearScorer(nn.Module):
         return f"dim={self.dim}"
 
 
+@register_pool("softmax", convex=True)
 class SoftmaxPool(Pool):
     """Attention pooling: v = sum_i alpha_i h_i, alpha = softmax(z), z = scorer(h).
 
@@ -107,8 +109,8 @@ class SoftmaxPool(Pool):
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         scores, scale = scores_of(self.scorer, h, mask)
         out = attend(h, scores, None, (), mask=mask, keep=keep, scale=scale)
-        dtype = h.values.dtype if isinstance(h, Ragged) else h.dtype
-        return Pooled(out.attended.to(dtype), out.weights, _no_penalty(out.weights), {"logits": out.logits})
+        dtype, real = (h.values.dtype, h.lengths) if isinstance(h, Ragged) else (h.dtype, mask)
+        return Pooled(out.attended.to(dtype), out.weights, _no_penalty(out.weights), {"logits": out.logits}, real)
 
 
 def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[tuple[Tensor, ...], float]:
@@ -137,6 +139,7 @@ class GatedScorer(nn.Module):
         return self.out(torch.tanh(self.content(h)) * torch.sigmoid(self.gate(h)))
 
 
+@register_pool("gated", convex=True)
 class GatedPool(SoftmaxPool):
     """Attention pooling with a tanh-sigmoid gated scorer of ``hidden`` units.
 

@@ -1,27 +1,35 @@
-"""The page: sections in order, style and script inlined, one file."""
+"""The page: the sections of a record in order, set by templates, style and script inlined, one file."""
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 import excora
-from excora.errors import MissingExtraError
-from excora.report import attention, comparison, curves, fit, summary
-from excora.report.markup import Missing, Section, plural, script_json, text
-from excora.report.reading import Content, read_folder
+from excora.errors import InputError, MissingExtraError
+from excora.report.plots import Plot
+from excora.report.records import FILES, ComparisonRecord, Record, RunRecord
+from excora.report.sections import SECTIONS, Maker, Missing, Section
+from excora.report.tables import LONGEST
 from excora.storage import write_atomically
 
-SECTIONS = (
-    summary.cards, comparison.comparison, curves.curves, curves.parts, curves.gradients, fit.scatter, fit.targets,
-    fit.groups, attention.histograms, attention.bags, summary.notes, summary.rerun,
-)  # fmt: skip
+try:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup, escape
+except ModuleNotFoundError as missing:
+    raise MissingExtraError(str(missing.name), "app") from missing
+
+REST = Maker("left-out", "What is not here, and why", 900, (), lambda _: None)
 # A page that may reach nothing cannot leak a user's data, whatever gets into it.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
+STATES = {"training": "This run has not ended yet.", "interrupted": "This run was interrupted before its end."}
 
 
 def write_report(folder: str | Path) -> Path:
@@ -37,41 +45,115 @@ def write_report(folder: str | Path) -> Path:
     is cut off or lacks what it should have, is an InputError that names it; nothing is written then.
     """
     folder = Path(folder)
-    page = render(read_folder(folder))
-    path = folder / "report.html"
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; give a run folder of `excora fit` or `excora compare`")
+    there = {name for name in (*FILES, "comparison.json") if (folder / name).exists()}
+    if there <= {"config.json", "attention.json"}:
+        raise InputError(
+            f"{folder}: there is nothing to report here: expected results.json (a run of `excora fit`) or "
+            f"comparison.json (of `excora compare`)"
+        )
+    if there == {"comparison.json"}:
+        return write_page(folder / "report.html", page_of_comparison(ComparisonRecord.load(folder)))
+    return write_page(folder / "report.html", page_of_run(RunRecord.load(folder)))
+
+
+def write_page(path: str | Path, page: str) -> Path:
+    """Write all of a page or nothing; its path."""
+    path = Path(path)
     # A lone surrogate in a user's string has no UTF-8: it becomes a question mark.
     write_atomically(path, page.encode("utf-8", "replace"))
     return path
 
 
-class Names(NamedTuple):
-    """How the page is called."""
+def page_of_run(record: RunRecord) -> str:
+    """The page of a run, and of the comparison beside it if it has one.
 
+    >>> page_of_run(RunRecord())[:15]
+    '<!doctype html>'
+    """
+    state = "finished" if record.config is None else record.config.state
+    return _render(record, "" if state == "finished" else STATES.get(state, f"This run is in the state “{state}”."))
+
+
+def page_of_comparison(record: ComparisonRecord) -> str:
+    """The page of a comparison."""
+    return _render(record)
+
+
+class Part(NamedTuple):
+    """A section that is set."""
+
+    place: float
+    name: str
     title: str
-    line: str
+    look: str
+    body: Markup
+    plots: Sequence[Plot]
 
 
-def render(content: Content) -> str:
-    """The page as text."""
-    made = [make(content) for make in SECTIONS]
-    missing = summary.left_out([part for part in made if isinstance(part, Missing)])
-    sections = [part for part in (*made[:-1], missing, made[-1]) if isinstance(part, Section)]
-    names = _names(content)
-    links = "".join(f'<li><a href="#{part.name}">{text(part.title)}</a></li>' for part in sections)
-    body = "".join(
-        f'<section id="{part.name}" aria-labelledby="{part.name}-title">'
-        f'<h2 id="{part.name}-title">{text(part.title)}</h2>{part.body}</section>'
-        for part in sections
-    )
+def _render(record: Record, state: str = "") -> str:
+    sections = _sections(record)
     plots = [plot.data() for part in sections for plot in part.plots]
-    pieces = {
-        "policy": POLICY, "version": text(excora.__version__), "title": text(names.title), "line": text(names.line),
-        "state": _state(content), "style": _file("page.css"), "verdict": summary.verdict(content), "links": links,
-        "body": body, "plotly": _plotly() if plots else "", "plots": script_json(plots), "script": _file("page.js"),
-    }  # fmt: skip
-    page = _file("page.html")
-    first, *rest = page.split("{{")  # in one pass: a user's string that holds a placeholder stays as it is
-    return first + "".join(pieces[name] + after for name, _, after in (part.partition("}}") for part in rest))
+    page = _templates().get_template("page.html").render(
+        policy=POLICY, version=excora.__version__, title=record.title, line=record.line, state=state,
+        sections=sections, plots=plots, style=Markup(_file("page.css")), script=Markup(_file("page.js")),
+        plotly=Markup(_plotly() if plots else ""),
+    )  # fmt: skip
+    return page.lstrip()
+
+
+def _sections(record: Record) -> list[Part]:
+    """From top to bottom; what is left out is said in its place."""
+    found, left_out = [], []
+    for maker in (SECTIONS[name] for name in SECTIONS):
+        made = maker.make(record) if isinstance(record, maker.reads) else None
+        if isinstance(made, Missing):
+            left_out.append((maker.place, maker.title, made.reason))
+        elif made is not None:
+            found += _parts(maker, [made] if isinstance(made, Section) else made)
+    if left_out:
+        reasons = [(title, reason) for _, title, reason in sorted(left_out)]
+        found += _parts(REST, [Section(template="left-out.html", values={"left_out": reasons})])
+    return sorted(found, key=lambda part: part.place)
+
+
+def _parts(maker: Maker, made: list[Section]) -> list[Part]:
+    parts = []
+    for number, one in enumerate(made, 1):
+        template = _templates().get_template(one.template)
+        # Its output is markup, and whatever was not is escaped in it.
+        body = Markup(template.render(lead=one.lead, plots=one.plots, tables=one.tables, **one.values))
+        name = maker.name if number == 1 else f"{maker.name}-{number}"
+        parts.append(Part(maker.place, name, one.title or maker.title, one.look, body, one.plots))
+    return parts
+
+
+@functools.cache
+def _templates() -> Environment:
+    """Where the templates are; autoescape is what keeps a user's words words."""
+    found = Environment(
+        loader=FunctionLoader(_template), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    found.filters["prose"] = prose
+    found.globals["longest"] = LONGEST
+    return found
+
+
+def _template(name: str) -> str:
+    package, _, file = name.rpartition(":")
+    return files(package).joinpath(file).read_text("utf-8") if package else _file(f"templates/{name}")
+
+
+def prose(text: str) -> Markup:
+    """Escaped, with `code` set as code.
+
+    >>> prose("try `a < b`")
+    Markup('try <code>a &lt; b</code>')
+    """
+    return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _file(name: str) -> str:
@@ -84,26 +166,3 @@ def _plotly() -> str:
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     return get_plotlyjs()
-
-
-def _names(content: Content) -> Names:
-    targets, data = content.targets, content.data
-    what = ", ".join(targets[:3]) + (f" and {len(targets) - 3} more" if len(targets) > 3 else "")
-    parts = [] if data is None else [f"from {data}"]
-    if content.config is not None:
-        chosen = content.config["settings"]
-        model = f"the model {chosen['model']} and " if isinstance(chosen.get("model"), str) else ""
-        parts.append(f"with {model}the pool {chosen['pool']}")
-    elif content.comparison is not None:
-        parts.append(f"{plural(len(content.comparison['rows']), 'model')} on the same folds")
-    line = ", ".join(parts) or "a run without its config.json"
-    return Names(f"Predicting {what}" if what else "Training run", line[:1].upper() + line[1:])
-
-
-def _state(content: Content) -> str:
-    state = "finished" if content.config is None else content.config["state"]
-    if state == "finished":
-        return ""
-    words = {"training": "This run has not ended yet.", "interrupted": "This run was interrupted before its end."}
-    said = words.get(state, f"This run is in the state “{state}”.")
-    return f"<p class=state role=note>{text(said)} The page shows what there is so far.</p>"

@@ -82,3 +82,7 @@ NEGATIVE = (
     "and so can lie beyond all elements. A negative share is intended, not a fault, and it does not mean "
     "“unimportant”: an element near 0 is. The shares still add up to 1."
 )
+SIGNED = (
+    "Here shares are not confined to lie between 0 and 1. The result is pushed away from an element whose share is "
+    "below 0: that is intended, not a fault, and does not mean “unimportant”. An element near 0 is."
+)

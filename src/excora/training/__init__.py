@@ -1,7 +1,5 @@
-"""Training on Lightning: ``train`` is the core; ``fit``, ``predict`` and the run folder are the application."""
+"""Training a network on Lightning, and a trained one on samples."""
 
-from excora.training.core import Training, is_main, train
-from excora.training.prediction import Predictions, predict
-from excora.training.run import Run, fit
+from excora.training.trainer import Training, is_main, train
 
-__all__ = ["Predictions", "Run", "Training", "fit", "is_main", "predict", "train"]
+__all__ = ["Training", "is_main", "train"]

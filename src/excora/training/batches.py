@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
-from excora.data.dataset import Batch, Features, Index, Input, TableInput
+from excora.data.dataset import Batch, Features, Index, none_of
 from excora.errors import ExcoraError
-from excora.ragged import Ragged
 
 #: Samples of a batch that is only evaluated, at most.
 EVALUATED = 1024
@@ -87,11 +86,13 @@ class Steps(Sampler[list[Index]]):
 
 
 class Rows(Dataset[Batch | list[Index] | ExcoraError]):
-    """Features with their standardised targets and weights, read a batch at a time."""
+    """Features with their standardised targets, NaN where unknown, and weights, read a batch at a time."""
 
     def __init__(self, features: Features, target: NDArray[np.float32], weight: NDArray[np.float32] | None) -> None:
         self.features = features
-        self.target = torch.from_numpy(target)
+        known = np.isfinite(target)
+        self.target = torch.from_numpy(target if known.all() else np.where(known, target, np.float32(0.0)))
+        self.known = None if known.all() else torch.from_numpy(known)
         self.weight = None if weight is None else torch.from_numpy(weight)
 
     def __getitem__(self, pieces: list[Index]) -> Batch | list[Index] | ExcoraError:
@@ -106,18 +107,10 @@ class Rows(Dataset[Batch | list[Index] | ExcoraError]):
 
     def read(self, index: Index) -> Batch:
         """The samples of ``index``; none is an empty batch, for a rank that has none of a small last batch."""
-        x = self.features.read(index) if len(index) else _nothing(self.features.read(np.zeros(1, np.intp)))
+        inputs = self.features.read(index) if len(index) else none_of(self.features.read(np.zeros(1, np.intp)))
         rows = torch.from_numpy(index)
-        return Batch(x, self.target[rows], None if self.weight is None else self.weight[rows], rows)
-
-
-def _nothing(x: Input) -> Input:
-    """The input without its samples."""
-    if isinstance(x, Ragged):
-        return Ragged(x.values[:0], x.lengths[:0])
-    if isinstance(x, TableInput):
-        return TableInput(*(part[:0] for part in x))
-    return x[:0]
+        known, weight = (None if x is None else x[rows] for x in (self.known, self.weight))
+        return Batch(inputs, self.target[rows], known, weight, rows)
 
 
 def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:

@@ -15,9 +15,9 @@ from lightning.pytorch.plugins.io import CheckpointIO
 from torch import Tensor
 
 from excora.errors import ExcoraError, InputError
-from excora.settings import Settings
+from excora.settings import Recipe
 from excora.storage import write_atomically
-from excora.training.watch import RunMonitor
+from excora.training.run_monitor import RunMonitor
 
 COLUMNS = ("epoch", "train_loss", "validation_pcc", "validation_mse", "validation_criterion", "learning_rate")
 #: Seconds between checkpoints, at least: a short epoch is sooner trained again than written.
@@ -71,13 +71,13 @@ class Journal(Callback):
     def _diverged(self) -> bool:
         return bool(self.rows) and not math.isfinite(_judged(self.rows[-1]))
 
-    def stopped(self, settings: Settings) -> str | None:
+    def stopped(self, recipe: Recipe) -> str | None:
         """Why no further epoch is due: "diverged", "patience", "epochs"; None if one is."""
         if self._diverged:
             return "diverged"
-        if self.best_epoch is not None and len(self.rows) - 1 - self.best_epoch >= settings.patience:
+        if self.best_epoch is not None and len(self.rows) - 1 - self.best_epoch >= recipe.patience:
             return "patience"
-        return "epochs" if len(self.rows) >= settings.epochs else None
+        return "epochs" if len(self.rows) >= recipe.epochs else None
 
     def to_csv(self) -> str:
         """The rows as metrics.csv; what was not measured is an empty cell."""
@@ -249,13 +249,13 @@ class Bar(ProgressBar):
 
 
 def callbacks(
-    journal: Journal, monitor: RunMonitor, settings: Settings, folder: Path | None, *, validated: bool, progress: bool
+    journal: Journal, monitor: RunMonitor, recipe: Recipe, folder: Path | None, *, validated: bool, progress: bool
 ) -> list[Any]:
     """All of them, in the order in which an epoch ends: monitor and journal first, the checkpoint last."""
     found: list[Any] = [monitor, journal]
     if validated:
-        found.append(Patience(settings.patience))
-    if progress and (bar := Bar(settings.epochs)).wanted:
+        found.append(Patience(recipe.patience))
+    if progress and (bar := Bar(recipe.epochs)).wanted:
         found.append(bar)
     if folder is not None:
         found.append(RunCheckpoint(folder, journal, monitor))

@@ -10,23 +10,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from excora.data.dataset import Features, Index, RetrievalInput, move
-from excora.diagnosis.intervals import correlations, pooled_interval, unit_moments
-from excora.models.network import Network
-from excora.settings import Settings
+from excora.data.dataset import Features, Index, each, in_double
+from excora.models import Network, Output
+from excora.pooling import Pooled
+from excora.settings import Setup
+from excora.stats.correlation import mean_over_targets, within_groups
+from excora.stats.intervals import pooled_interval
 from excora.training.batches import in_order
 
 Floats = NDArray[np.float64]
 
 
 class Attention(NamedTuple):
-    """Attention of one sample: weights alpha_i and effective weights (1 - gamma) / n + gamma alpha_i, (elements,).
+    """What a pool did with one sample: weights alpha_i and effective weights (see :class:`Pooled`), (elements,)."""
 
-    Elements that the sample may not see are not among the n.
-    """
-
-    weight: NDArray[np.float32]
-    effective: NDArray[np.float32]
+    weight: NDArray[Any]
+    effective: NDArray[Any]
     gamma: float | None  #: None for a pool that has none
     temperature: float | None
 
@@ -39,72 +38,122 @@ class Attention(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """Prediction of one sample on the standardised scale, (targets,), and how it came about."""
+    """Prediction of one sample on the standardised scale, (targets,), and how it came about, by pool."""
 
     position: int
     prediction: NDArray[np.float32]
-    attention: Attention
+    attention: dict[str, Attention]
 
 
-def answers(network: Network, features: Features, index: Index, settings: Settings) -> Iterator[Answer]:
-    """The samples of ``index`` in order, ``max_elements`` elements at a time; on a GPU if training would use one."""
-    wants = settings.accelerator in ("auto", "gpu", "cuda")
+def outputs(
+    network: Network, features: Features, index: Index, *, max_elements: int, accelerator: str = "cpu",
+    double: bool = False,
+) -> Iterator[tuple[Index, Output]]:  # fmt: skip
+    """What the network says of the samples of ``index``, some at a time, and which these are; the one such loop.
+
+    At most ``max_elements`` elements are in memory at once; on a GPU if training would use one. ``double``: inputs in
+    float64, for a network that is.
+    """
+    wants = accelerator in ("auto", "gpu", "cuda")
     device = torch.device("cuda" if wants and torch.cuda.is_available() else "cpu")
     network = network.to(device).eval()
     try:
-        for piece in in_order(index, features.sizes, max_elements=settings.max_elements):
+        for piece in in_order(index, features.sizes, max_elements=max_elements):
             if len(piece):
-                yield from _piece(network, features, piece, device)
+                inputs = features.read(piece)
+                inputs = each(in_double(inputs) if double else inputs, lambda x: x.to(device))
+                with torch.inference_mode():
+                    output = network(inputs)
+                yield piece, output
     finally:
         network.cpu()
 
 
-@torch.inference_mode()
-def _piece(network: Network, features: Features, piece: Index, device: torch.device) -> list[Answer]:
-    x = features.read(piece)
-    output = network(move(x, device))
-    details = output.pooled.details
-    gamma, temperature = (details[k].cpu().tolist() if k in details else None for k in ("gamma", "temperature"))
-    attended = output.pooled.weights.float().cpu().numpy()
-    # One row a sample, or bags of several sizes end to end.
-    weights = list(attended) if attended.ndim == 2 else np.split(attended, np.cumsum(features.sizes[piece])[:-1])
-    if isinstance(x, RetrievalInput):  # the allowed ones come first
-        weights = [row[:n] for row, n in zip(weights, x.allowed.sum(1).tolist(), strict=True)]
-    found = []
-    for k, row in enumerate(output.prediction.float().cpu().numpy()):
-        gain = 1.0 if gamma is None else gamma[k]
-        effective = np.float32((1.0 - gain) / max(len(weights[k]), 1)) + np.float32(gain) * weights[k]
-        attention = Attention(
-            weights[k], effective, gamma and gamma[k], temperature and temperature[k]
-        )  # fmt: skip
-        found.append(Answer(int(piece[k]), row, attention))
-    return found
+def predictions(network: Network, features: Features, index: Index, setup: Setup) -> NDArray[np.float64]:
+    """Of the samples of ``index``, on the standardised scale: (n, targets)."""
+    limit, where = setup.recipe.max_elements, setup.machine.accelerator
+    every = outputs(network, features, index, max_elements=limit, accelerator=where)
+    return np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
+
+
+def answers(network: Network, features: Features, index: Index, setup: Setup) -> Iterator[Answer]:
+    """The samples of ``index`` in order, with what each pool did."""
+    limit, where = setup.recipe.max_elements, setup.machine.accelerator
+    for piece, output in outputs(network, features, index, max_elements=limit, accelerator=where):
+        looked = {name: attention(pooled) for name, pooled in output.pooled.items()}
+        for k, row in enumerate(output.prediction.float().cpu().numpy()):
+            yield Answer(int(piece[k]), row, {name: found[k] for name, found in looked.items()})
+
+
+def attention(pooled: Pooled) -> list[Attention]:
+    """Sample by sample, without what stands behind its last real element."""
+    ends = _ends(pooled)
+    parts = [_rows(x, ends) for x in (pooled.weights, pooled.effective)]
+    parts += [_figures(pooled, name) for name in ("gamma", "temperature")]
+    return [Attention(*one) for one in zip(*parts, strict=True)]
+
+
+def _figures(pooled: Pooled, name: str) -> list[Any]:
+    """A number of each sample; None for a pool that has none."""
+    found = pooled.details.get(name)
+    return [None] * len(pooled.value) if found is None else found.float().cpu().tolist()
+
+
+def _ends(pooled: Pooled) -> list[int] | None:
+    """The number of elements of each sample up to its last real one; None: all."""
+    if pooled.real is None:
+        return None
+    if pooled.weights.dim() == 1:
+        return pooled.real.tolist()
+    places = torch.arange(1, pooled.real.shape[1] + 1, device=pooled.real.device)
+    return (places * pooled.real).amax(1).tolist() if pooled.real.shape[1] else [0] * len(pooled.real)
+
+
+def _rows(x: torch.Tensor, ends: list[int] | None) -> list[NDArray[Any]]:
+    """One array a sample, of padded rows or of bags of several sizes end to end."""
+    values: NDArray[Any] = x.cpu().numpy()
+    if ends is None:
+        return list(values)
+    if values.ndim == 1:
+        return np.split(values, np.cumsum(ends)[:-1])
+    return [row[:end] for row, end in zip(values, ends, strict=True)]
 
 
 def scores(
     prediction: Floats, target: Floats, names: tuple[str, ...], group: NDArray[Any] | None
 ) -> dict[str, dict[str, float]]:
-    """PCC with its 95 % interval (groups resampled whole), MSE and MAE of each target; NaN where undefined."""
+    """PCC with its 95 % interval (groups resampled whole), MSE and MAE of each target over its known labels.
+
+    NaN where undefined.
+    """
     codes = None if group is None else np.unique(group, return_inverse=True)[1]
     found = {}
     for k, name in enumerate(names):
-        error = prediction[:, k] - target[:, k]
+        known = ~np.isnan(target[:, k])
+        if not known.any():
+            found[name] = dict.fromkeys(("pcc", "mse", "mae", "low", "high"), np.nan)
+            continue
         interval = pooled_interval(prediction[:, k], target[:, k], codes)
+        error = (prediction[:, k] - target[:, k])[known]
         figures = {"mse": float(np.square(error).mean()), "mae": float(np.abs(error).mean())}
         found[name] = {"pcc": interval.value, **figures, "low": interval.low, "high": interval.high}
     return found
 
 
 def group_scores(prediction: Floats, target: Floats, group: NDArray[Any]) -> list[dict[str, Any]]:
-    """PCC and MSE within each group, means over the (defined) targets."""
+    """PCC and MSE within each group over its known labels, means over the (defined) targets."""
     names, codes = np.unique(group, return_inverse=True)
-    pairs = zip(prediction.T, target.T, strict=True)
-    rho = np.stack([correlations(unit_moments(x, y, codes, len(names))) for x, y in pairs])
-    counts = np.bincount(codes)
-    mse = np.bincount(codes, np.square(prediction - target).mean(1)) / counts
-    defined = ~np.isnan(rho)
-    mean = np.where(defined, rho, 0.0).sum(0) / np.where(defined.any(0), defined.sum(0), np.nan)
-    return [
-        {"group": str(name), "n": int(n), "pcc": float(r), "mse": float(m)}
-        for name, n, r, m in zip(names, counts, mean, mse, strict=True)
-    ]
+    pairs = list(zip(prediction.T, target.T, strict=True))
+    rho = np.stack([within_groups(x, y, codes, len(names)) for x, y in pairs])
+    wrong = np.square(prediction - target)
+    mse = np.stack([_means(column, codes, len(names)) for column in wrong.T])
+    figures = zip(names, np.bincount(codes), mean_over_targets(rho), mean_over_targets(mse), strict=True)
+    return [{"group": str(name), "n": int(n), "pcc": float(r), "mse": float(m)} for name, n, r, m in figures]
+
+
+def _means(values: Floats, codes: NDArray[np.intp], groups: int) -> Floats:
+    """Of what is known in each group; NaN where nothing is."""
+    known = ~np.isnan(values)
+    count = np.bincount(codes[known], minlength=groups)
+    total = np.bincount(codes[known], values[known], minlength=groups)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

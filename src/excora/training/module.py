@@ -21,13 +21,13 @@ from excora.losses import (
     PearsonLoss,
 )
 from excora.metrics import PearsonCorrelation
-from excora.models.network import Network
+from excora.models import Network
 from excora.pooling import parameter_groups
 from excora.reduce import accumulate_backward, all_reduce_sum
-from excora.settings import Settings
+from excora.settings import Recipe
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
-from excora.training.recipe import Average, clip, learning_rate
-from excora.training.watch import RunMonitor
+from excora.training.run_monitor import RunMonitor
+from excora.training.stepping import Average, clip, learning_rate
 
 LOSSES: dict[str, type[CorrelationLoss]] = {
     "dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss,
@@ -48,61 +48,65 @@ class Score(PearsonCorrelation):
     def compute(self) -> Tensor:
         """MSE = (mean yhat - mean y)^2 + var(yhat - y), from the moments that PCC needs anyway."""
         weight, mean_x, mean_y, xx, yy, xy, _ = self.pooled.unbind(0)
-        mse = (mean_x - mean_y).square() + (xx + yy - 2 * xy).clamp_min(0.0) / weight
+        known = weight > 0  # a target may have no label here
+        mse = (mean_x - mean_y).square() + (xx + yy - 2 * xy).clamp_min(0.0) / torch.where(known, weight, 1.0)
         rho: Tensor = super().compute()
-        return torch.stack([rho.nan_to_num(0.0).mean(), mse.mean()])
+        count = known.sum().clamp_min(1)
+        return torch.stack([rho.nan_to_num(0.0).sum() / count, torch.where(known, mse, 0.0).sum() / count])
 
 
 class Regression(LightningModule):
     """Trains a network on the rows of ``train`` and scores it on those of ``validation``, if any, after every epoch.
 
-    A step whose batch is cut (``settings.accumulate``, ``settings.max_elements``) accumulates exactly, which takes
+    A step whose batch is cut (``recipe.accumulate``, ``recipe.max_elements``) accumulates exactly, which takes
     manual optimisation; Lightning fixes that for a run, so it is chosen if any batch might be cut.
     """
 
-    def __init__(self, network: Network, rows: Rows, train: Index, validation: Index, settings: Settings) -> None:
+    def __init__(
+        self, network: Network, rows: Rows, train: Index, validation: Index, recipe: Recipe, *, workers: int = 0
+    ) -> None:
         super().__init__()
-        self.network, self.settings = network, settings
+        self.network, self.recipe, self.workers = network, recipe, workers
         self.rows, self.train_index, self.validation_index = rows, train, validation
         self.loss = JointLoss(
-            LOSSES[settings.correlation](),
-            weight=0.0 if settings.correlation == "none" else settings.correlation_weight,
+            LOSSES[recipe.correlation](),
+            weight=0.0 if recipe.correlation == "none" else recipe.correlation_weight,
         )
         self.score = Score(rows.target.shape[1])
-        self.monitor = RunMonitor(pool="network.pool", head="network.head")
+        self.monitor = RunMonitor(network)
         self.losses: list[Tensor] = []
         # Training never changes them, and they may be all training rows: no rank needs them from another at each step.
         self._ddp_params_and_buffers_to_ignore = [f"network.{name}" for name, _ in network.named_buffers()]
-        self.average = Average(network, settings.average) if settings.average else None
-        self.steps = len(shuffled(train, settings.batch_size, seed=settings.seed, epoch=0))  #: of an epoch
+        self.average = Average(network, recipe.average) if recipe.average else None
+        self.steps = len(shuffled(train, recipe.batch_size, seed=recipe.seed, epoch=0))  #: of an epoch
         sizes = rows.features.sizes
         self.automatic_optimization = (
-            settings.accumulate == 1 and largest(train, sizes, settings.batch_size) <= settings.max_elements
+            recipe.accumulate == 1 and largest(train, sizes, recipe.batch_size) <= recipe.max_elements
         )
 
     # Data. Lightning asks for the loaders when it knows which rank this is.
 
     def train_dataloader(self) -> DataLoader[Any]:
         """The steps of an epoch; asked anew each epoch which one it is."""
-        settings, progress = self.settings, cast(Any, self.trainer.fit_loop.epoch_progress.current)
+        recipe, progress = self.recipe, cast(Any, self.trainer.fit_loop.epoch_progress.current)
 
         def batches() -> list[Index]:
-            return shuffled(self.train_index, settings.batch_size, seed=settings.seed, epoch=progress.processed)
+            return shuffled(self.train_index, recipe.batch_size, seed=recipe.seed, epoch=progress.processed)
 
         divide = partial(
-            cut, sizes=self.rows.features.sizes, pieces=settings.accumulate, max_elements=settings.max_elements
+            cut, sizes=self.rows.features.sizes, pieces=recipe.accumulate, max_elements=recipe.max_elements
         )
         return self._loader(batches, divide)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """The validation part in order; every rank has equally many batches, as DDP wants it."""
-        sizes, limit = self.rows.features.sizes, self.settings.max_elements
+        sizes, limit = self.rows.features.sizes, self.recipe.max_elements
         batches = in_order(self.validation_index, sizes, max_elements=limit)
         return self._loader(lambda: batches, lambda index: [index])
 
     def _loader(self, batches: Any, divide: Any) -> DataLoader[Any]:
         steps = Steps(batches, divide, rank=self.global_rank, world=self.trainer.world_size)
-        workers = self.settings.workers
+        workers = self.workers
         return DataLoader(
             self.rows, sampler=steps, batch_size=None, num_workers=workers, persistent_workers=workers > 0,
             collate_fn=_as_it_is,
@@ -118,18 +122,18 @@ class Regression(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; gamma and temperature are not decayed."""
-        groups = parameter_groups(self.network, self.settings.weight_decay)
+        groups = parameter_groups(self.network, self.recipe.weight_decay)
         # All weights in one call, the same to the last bit: torch's choice on the CPU takes nearly twice as long.
-        return torch.optim.AdamW(groups, lr=self.settings.learning_rate, foreach=True)
+        return torch.optim.AdamW(groups, lr=self.recipe.learning_rate, foreach=True)
 
     def training_step(self, batch: Batch | list[Index], step: int) -> dict[str, Tensor]:
         """One step: the loss of the global batch, and for the monitor the predictions, unless it has its pieces."""
-        seed = step_seed(self.settings.seed, self.current_epoch, step, self.global_rank)
+        seed = step_seed(self.recipe.seed, self.current_epoch, step, self.global_rank)
         torch.default_generator.manual_seed(seed)  # torch.manual_seed looks for every kind of device, each step
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
         for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = learning_rate(self.settings, self._number(step), self.steps * self.settings.epochs)
+            group["lr"] = learning_rate(self.recipe, self._number(step), self.steps * self.recipe.epochs)
         found = self._step if self.automatic_optimization else self._manual_step
         result = found(batch)
         self.losses.append(result["loss"].detach())
@@ -141,7 +145,7 @@ class Regression(LightningModule):
 
     def on_before_optimizer_step(self, optimizer: Any) -> None:  # noqa: ARG002
         """The gradients are those of all ranks by now, without the factor of 16-bit training, by hand or not."""
-        clip(self.network, self.settings.clip)
+        clip(self.network, self.recipe.clip)
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         """The step is done."""
@@ -168,22 +172,22 @@ class Regression(LightningModule):
         return self.state_dict() if self.average is None else {**self.state_dict(), **self.average.named()}
 
     def weights(self) -> dict[str, Tensor]:
-        """The state dict of the network that is scored and kept: with ``settings.average``, the averaged one."""
+        """The state dict of the network that is scored and kept: with ``recipe.average``, the averaged one."""
         return self.network.state_dict() if self.average is None else self.average.state()
 
     def _step(self, batch: Any) -> dict[str, Tensor]:
         outputs = self._outputs(batch)
-        seen = {"prediction": outputs["prediction"].detach(), "target": outputs["target"]}
-        return {"loss": self.loss(**outputs), **seen}
+        seen = {"target": outputs["target"], "label_mask": outputs["mask"]}
+        return {"loss": self.loss(**outputs), "prediction": outputs["prediction"].detach(), **seen}
 
     def _outputs(self, batch: Batch | Index) -> dict[str, Any]:
         """The arguments of the loss."""
         if not isinstance(batch, Batch):
             batch = self.rows.read(batch).to(self.device)
-        output = self.network(batch.x)
+        output = self.network(batch.inputs)
         return {
-            "prediction": output.prediction, "target": batch.target, "weight": batch.weight,
-            "penalty": output.pooled.penalty,
+            "prediction": output.prediction, "target": batch.target, "mask": batch.target_mask, "weight": batch.weight,
+            "penalty": output.penalties,
         }  # fmt: skip
 
     def _manual_step(self, batch: Any) -> dict[str, Tensor]:
@@ -211,7 +215,7 @@ class Regression(LightningModule):
         """A piece of a cut batch; in the pass that has a graph the monitor takes it in."""
         outputs = self._outputs(piece)
         if torch.is_grad_enabled():
-            self.monitor.take(outputs["prediction"], outputs["target"])
+            self.monitor.take(outputs["prediction"], outputs["target"], outputs["mask"])
         return outputs
 
     @torch.no_grad()
@@ -231,15 +235,15 @@ class Regression(LightningModule):
     def validation_step(self, batch: Batch, step: int) -> None:  # noqa: ARG002
         """Adds a batch to the score."""
         network = self.network if self.average is None else self.average
-        self.score.update(network(batch.x).prediction, batch.target, weight=batch.weight)
+        self.score.update(network(batch.inputs).prediction, batch.target, mask=batch.target_mask, weight=batch.weight)
 
     def on_validation_epoch_end(self) -> None:
         """PCC, MSE and the criterion (lower is better) of the whole validation part, over all ranks."""
         pcc, mse = self.score.compute()
         self.score.reset()
         criterion = {
-            "joint": mse + self.settings.correlation_weight * (1.0 - pcc), "pcc": -pcc, "mse": mse
-        }[self.settings.criterion]  # fmt: skip
+            "joint": mse + self.recipe.correlation_weight * (1.0 - pcc), "pcc": -pcc, "mse": mse
+        }[self.recipe.criterion]  # fmt: skip
         values = {"validation_pcc": pcc, "validation_mse": mse, "validation_criterion": criterion}
         # A collapsed or exploded model must not pass for one: with NaN in it PCC is undefined, the MSE is not.
         values["validation_criterion"] = torch.where(mse.isfinite(), criterion, torch.nan)

@@ -1,0 +1,68 @@
+"""A run and its predictions on a console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from excora.console import table
+from excora.errors import InputError
+
+if TYPE_CHECKING:
+    from excora.application.predicting import Predictions
+    from excora.application.run import Run
+
+
+def table_of(run: Run) -> Any:
+    """Scores of each target, why training ended, the verdict, notes, and where to look further."""
+    try:
+        return _table(run, run.results)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{run.path / 'results.json'}: this is not what `excora fit` writes: {type(error).__name__} {error}"
+        ) from None
+
+
+def _table(run: Run, results: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = []
+    for part in ("validation", "test"):
+        for name, score in results[part].items():
+            interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
+            cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
+            rows.append((name, part, str(results["counts"][part]), *cells))
+    verdict = results["verdict"]
+    pool = getattr(run.setup.options, "pool", None)
+    model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
+    epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
+    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
+    lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
+    lines.append(f"report: {run.path / 'report.html'}")
+    if run.state == "interrupted":
+        lines.append(f"to go on: {run.config['rerun']} --resume")
+    header = ("target", "part", "samples", "PCC", "95 % interval", "MSE", "MAE")
+    return Group(table(rows, header), *map(Text, lines))
+
+
+_ENDS = {
+    "patience": ", then no better one",
+    "interrupted": "; interrupted, these are the figures of what was reached",
+    "diverged": ", then it diverged",
+}
+
+
+def _number(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"
+
+
+def summary_of(predictions: Predictions) -> Any:
+    """The first rows, how many there are, and the notes."""
+    from rich.console import Group
+    from rich.text import Text
+
+    frame = predictions.frame
+    first = frame.head(5).itertuples(index=False)
+    rows = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in first]
+    shown = table(rows, [str(name) for name in frame.columns])
+    return Group(shown, Text(f"{len(frame)} predictions"), *map(Text, predictions.notes))

@@ -1,0 +1,186 @@
+"""``fit``: from a file to a run folder with its report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from excora.application.folder import check_room, claim, versions
+from excora.application.results import Evaluation, evaluate
+from excora.application.run import Run
+from excora.data.dataset import Dataset
+from excora.data.reading import read
+from excora.data.roles import Roles
+from excora.data.splits import Split, split
+from excora.errors import InputError
+from excora.models.files import write_weights
+from excora.report import RunRecord, page_of_run, write_page
+from excora.settings import Settings, Setup
+from excora.storage import read_json, write_json
+from excora.training import Training, is_main, train
+from excora.training.building import Built, build
+
+
+class Job(NamedTuple):
+    """What a run is made from."""
+
+    dataset: Dataset
+    split: Split
+    setup: Setup
+    built: Built
+
+
+def fit(
+    data: str | Path | Dataset,
+    *,
+    output: str | Path,
+    target: str | Iterable[str] = (),
+    settings: Settings | None = None,
+    resume: bool = False,
+    validation: float = 0.2,
+    test: float = 0.2,
+    progress: bool = True,
+    **roles: Any,
+) -> Run:
+    """Train on a file (or a :class:`Dataset`), look at the test part once, and write the run folder ``output``.
+
+    ``target`` and ``roles`` (group, time, weight, bag, labels, id, drop) say what the columns are, as for
+    :func:`excora.data.reading.read`. A label may be missing: a row with one of two targets trains on that one.
+    ``resume`` goes on with the run in ``output``, whose data and settings must be the same (``epochs`` and ``patience``
+    may have grown), and starts one if there is none.
+
+    Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"``. On several devices every process
+    returns; the one that writes and should print has ``run.writes``.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.csv").write_text("x,y\\n" + "".join(f"{k % 7},{k % 7 + k % 2}\\n" for k in range(60)))
+    >>> run = fit(folder / "a.csv", target="y", output=folder / "run", settings=Settings(dim=8, epochs=2))
+    >>> run.state, run.results["counts"], sorted(run.results["test"]["y"])
+    ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
+    >>> from excora import predict
+    >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
+    ['id', 'prediction', 'outside']
+    """
+    folder, given, writes = Path(output), Roles.of(target=target, **roles), is_main()
+    there = claim(folder, resume=resume) if writes else False
+    dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
+    job = _job(dataset, validation, test, Settings() if settings is None else settings)
+    path = None if isinstance(data, Dataset) else data
+    config = _config(path, given, job, {"validation": validation, "test": test}, folder)
+    if there:
+        before = read_json(folder / "config.json")
+        _check_same(folder, before, config)
+        if before.get("state") == "finished" and before.get("settings") == config["settings"]:
+            return Run.load(folder)
+    if writes:
+        samples = len(job.split.validation) + len(job.split.test)
+        check_room(folder, job.built.network, samples=samples, averaged=job.setup.recipe.average > 0)
+        write_json(folder / "preparation.json", job.built.preparation.to_dict())
+        write_json(folder / "config.json", config)
+    try:
+        training = train(
+            job.built.network, job.built.features, job.built.target, job.split, job.setup.recipe, job.setup.machine,
+            weight=None if dataset.weight is None else dataset.weight.astype(np.float32),
+            folder=folder, resume=resume, progress=progress,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        if writes:
+            write_json(folder / "config.json", config | {"state": "interrupted"})
+        raise
+    if not writes:
+        return Run(folder, config, job.setup, job.built.preparation, training.network, {}, writes=False)
+    return _finish(folder, config, training, job)
+
+
+def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
+    if dataset.target is None:
+        raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
+    seed = settings.named.get("seed", 0)
+    parts = split(dataset, validation=validation, test=test, seed=seed)
+    setup = settings.settled(dataset.kind, len(parts.train))
+    return Job(dataset, parts, setup, build(dataset, parts.train, setup))
+
+
+def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job) -> Run:
+    """Weights, figures and report; the state is written last."""
+    write_weights(folder / "weights.safetensors", training.network)
+    found = evaluate(training, job.dataset, job.split, job.setup, job.built)
+    found.write(folder)
+    config = config | {"state": "interrupted" if training.stopped == "interrupted" else "finished"}
+    write_json(folder / "config.json", config)
+    write_page(folder / "report.html", page_of_run(_record(config, training, found)))
+    return Run(folder, config, job.setup, job.built.preparation, training.network, found.results)
+
+
+def _record(config: dict[str, Any], training: Training, found: Evaluation) -> RunRecord:
+    return RunRecord.of(
+        config=config,
+        results=found.results,
+        metrics=training.rows,
+        monitor=training.monitor.records,
+        predictions={str(name): found.frame[name].tolist() for name in found.frame.columns},
+        attention=found.attention,
+    )
+
+
+def _config(path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path) -> dict[str, Any]:
+    """The content of config.json of a run that starts."""
+    import excora
+
+    named = dataclasses.replace(roles, target=job.dataset.targets)
+    content = {
+        "excora": excora.__version__,
+        "rerun": _command(path, named, shares, job, folder),
+        "data": {
+            "path": None if path is None else str(path), **named.to_dict(), "fingerprint": job.dataset.fingerprint(),
+        },
+        "split": shares,
+        "settings": job.setup.to_dict(),
+        "network": job.built.network.learned,
+        "state": "training",
+        "environment": versions(),
+    }  # fmt: skip
+    found: dict[str, Any] = json.loads(json.dumps(content))  # as it will come back from the file
+    return found
+
+
+def _command(path: Any, roles: Roles, shares: dict[str, float], job: Job, folder: Path) -> str:
+    """The command line that does this again."""
+    words = ["excora", "fit", "DATA" if path is None else str(path), *roles.words()]
+    usual = Settings(job.setup.model).settled(job.dataset.kind, len(job.split.train)).flat()
+    chosen = {name: value for name, value in job.setup.flat().items() if value != usual[name] or name == "model"}
+    chosen |= {name: value for name, value in shares.items() if value != 0.2}
+    for name, value in chosen.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join([*words, "--output", str(folder)])
+
+
+def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to resume what is another run, and say in what it differs."""
+    old, new = (Setup.from_dict(config.get("settings", {})) for config in (before, now))
+    was, differ = old.flat(), []
+    for name, value in new.flat().items():
+        grew = name in ("epochs", "patience") and value >= was[name]
+        free = hasattr(new.machine, name) and name != "precision"
+        other = name in was and was[name] != value  # another model has other options, and its name says enough
+        if other and not grew and not free:
+            differ.append(f"{name} was {was[name]!r} and is {value!r}")
+    for section in ("data", "split"):
+        there = before.get(section)
+        there = there if isinstance(there, dict) else {}
+        for name, value in now[section].items():
+            if name not in ("path", "labels") and there.get(name) != value:
+                what = f"{name} was {there.get(name)!r} and is {value!r}"
+                differ.append("the data have changed" if name == "fingerprint" else what)
+    if differ:
+        raise InputError(
+            f"{folder}: the run there cannot be resumed, it is another one: {'; '.join(differ)}. Only epochs and "
+            "patience may grow; give another folder for a new run"
+        )

@@ -1,0 +1,194 @@
+"""What a finished training is worth: the content of results.json, predictions.csv and attention.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excora.data.dataset import Dataset, Index
+from excora.data.splits import Split
+from excora.models import Network
+from excora.settings import Setup
+from excora.storage import plain, write_atomically, write_json
+from excora.training import Training
+from excora.training.building import Built
+from excora.training.evaluation import Answer, Attention, answers, group_scores, scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHOWN = 12  #: samples of the test part whose attention the report shows
+HEAVIEST = 12  #: elements of each
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Validation and test part, looked at once."""
+
+    results: dict[str, Any]
+    frame: pd.DataFrame  #: the predictions
+    attention: dict[str, Any]  #: of the test part, by pool
+
+    def write(self, folder: Path) -> None:
+        """The three files."""
+        write_json(folder / "attention.json", {"pools": self.attention})
+        write_atomically(folder / "predictions.csv", self.frame.to_csv(index=False, lineterminator="\n"))
+        write_json(folder / "results.json", self.results)
+
+
+def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
+    """Look at validation and test part once."""
+    import pandas as pd
+
+    results: dict[str, Any] = {
+        "best_epoch": training.best_epoch,
+        "epochs": training.epochs,
+        "seconds": training.seconds,
+        "stopped": training.stopped,
+        "counts": {name: len(part) for name, part in split._asdict().items()},
+    }
+    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
+    results |= {name: part.scores for name, part in parts.items()}
+    for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
+        del figures["low"], figures["high"]
+    results["groups"] = {"test": parts["test"].groups}
+    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *parts["test"].notes]
+    if training.stopped == "diverged":
+        notes.append(
+            f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
+        )
+    results |= {"verdict": training.verdict().to_dict(), "notes": notes}
+    full = [part.frame for part in parts.values() if len(part.frame)]
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
+
+
+_PARTS = ("validation", "test")
+
+
+class Part(NamedTuple):
+    """One part of the data under the trained network."""
+
+    frame: pd.DataFrame
+    scores: dict[str, dict[str, float]]
+    groups: list[dict[str, Any]]
+    attention: dict[str, Any]
+    notes: list[str]
+
+
+def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Setup, built: Built) -> Part:
+    assert dataset.target is not None
+    looked: dict[str, list[Looked]] = {}
+    rows = []
+    for answer in answers(network, built.features, index, setup):
+        for pool, found in answer.attention.items():
+            looked.setdefault(pool, []).append(Looked.at(answer, found))
+        rows.append(answer.prediction)
+    prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
+    target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
+    examined = built.preparation.examine(dataset, index)
+    namer = _namer(network, dataset, built)
+    return Part(
+        _frame(dataset, index, name, prediction, examined.outside),
+        scores(prediction, target, dataset.targets, group) if len(index) else {},
+        group_scores(prediction, target, group) if group is not None and len(index) else [],
+        {pool: _attention(found, prediction, dataset, namer) for pool, found in looked.items()},
+        [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
+    )
+
+
+def outside_note(outside: Any) -> list[str]:
+    """How many samples are far from what training has seen, if any."""
+    count = int((outside > 0).sum())
+    return [f"samples with inputs far outside the training range: {count}, see the column 'outside'"] if count else []
+
+
+def columns(targets: tuple[str, ...], word: str) -> list[str]:
+    """``word`` for one target, ``word:NAME`` for several."""
+    return [word] if len(targets) == 1 else [f"{word}:{name}" for name in targets]
+
+
+def _frame(dataset: Dataset, index: Any, part: str, prediction: Floats, outside: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    assert dataset.target is not None
+    content: dict[str, Any] = {"id": dataset.ids[index], "part": part}
+    if dataset.group is not None:
+        content["group"] = dataset.group[index]
+    content |= dict(zip(columns(dataset.targets, "target"), dataset.target[index].T, strict=True))
+    content |= dict(zip(columns(dataset.targets, "prediction"), prediction.T, strict=True))
+    return pd.DataFrame({**content, "outside": outside}, index=range(len(index)))
+
+
+class Looked(NamedTuple):
+    """What is kept of a sample's attention: figures, and the heaviest elements as (number, weight, effective)."""
+
+    position: int
+    elements: int
+    effective_elements: float
+    gamma: float | None
+    temperature: float | None
+    heaviest: list[tuple[int, float, float]]
+
+    @classmethod
+    def at(cls, answer: Answer, found: Attention) -> Looked:
+        """Of one pool of an answer, whose weights can then be forgotten."""
+        order = np.argsort(-np.abs(found.effective), kind="stable")[:HEAVIEST].tolist()
+        heaviest = [(k, float(found.weight[k]), float(found.effective[k])) for k in order]
+        figures = (len(found.weight), found.effective_elements, found.gamma, found.temperature)
+        return cls(answer.position, *figures, heaviest)
+
+
+#: From the places of a sample and of one of its elements to a name for the latter.
+Namer = Callable[[int, int], str]
+
+
+def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
+    """Elements that are samples themselves by their id, others by the name the network has for them, or by number."""
+    sample_of = getattr(built.features, "element_sample", None)
+    names = network.element_names(built.preparation.element_names)
+
+    def name(sample: int, k: int) -> str:
+        other = None if sample_of is None else sample_of(sample, k)
+        if other is not None:
+            return f"row {dataset.ids[other]}"
+        return str(k) if names is None else names[k]
+
+    return name
+
+
+def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
+    """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
+    order = np.argsort(prediction[:, 0], kind="stable")
+    places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
+    return {
+        "gamma": [one.gamma for one in looked if one.gamma is not None],
+        "temperature": [one.temperature for one in looked if one.temperature is not None],
+        "effective_elements": [one.effective_elements for one in looked],
+        "elements": [one.elements for one in looked],
+        "bags": [_bag(looked[k], prediction[k], dataset, name) for k in order[places[: len(order)]]],
+    }
+
+
+def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
+    assert dataset.target is not None
+    target = dataset.target[looked.position]
+    one = len(target) == 1
+    return {
+        "id": str(dataset.ids[looked.position]),
+        "prediction": float(prediction[0]) if one else prediction.tolist(),
+        "target": float(target[0]) if one else target.tolist(),
+        "gamma": looked.gamma,
+        "temperature": looked.temperature,
+        "elements": looked.elements,
+        "top": [
+            {"label": name(looked.position, k), "weight": weight, "effective": effective}
+            for k, weight, effective in looked.heaviest
+        ],
+    }

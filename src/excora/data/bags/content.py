@@ -1,0 +1,66 @@
+"""Bags as the user has them, as a model needs to know them, and prepared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from excora.data.bags.statistics import ElementStatistics
+from excora.data.bags.stores import Bags, ChosenBags
+from excora.data.dataset import Index, Inputs, Spec
+from excora.data.scaling import CLIP
+from excora.ragged import Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class BagSet:
+    """Bags, one a sample, and the names of the features of their elements."""
+
+    kind: ClassVar[str] = "bags"
+    bags: Bags
+    names: tuple[str, ...] = ()  #: of the features, where the file gives them (long tables)
+    #: Columns that no model could read, so they are no features, and why: a problem if training had them.
+    unusable: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.bags.lengths)
+
+    def take(self, index: Index) -> BagSet:
+        """The bags of ``index``, in that order; nothing is copied."""
+        return BagSet(ChosenBags(self.bags, index), self.names, self.unusable)
+
+    def mark(self, found: Any) -> None:
+        """The width and the sizes of the bags: their elements may be more than one wants to read for this."""
+        found.update(np.array([self.bags.width, *self.bags.lengths]).tobytes())
+
+
+@dataclass(frozen=True, kw_only=True)
+class BagSpec(Spec):
+    """What a network reads of bags: ``elements``, each of this width."""
+
+    kind: ClassVar[str] = "bags"
+    width: int
+
+
+class BagFeatures:
+    """Bags, standardised as they are read: ``elements`` (bag - mean) / std, feature by feature."""
+
+    def __init__(self, bags: Bags, statistics: ElementStatistics) -> None:
+        self._bags = bags
+        self._mean = np.array(statistics.mean, np.float32)
+        self._factor = np.minimum(1 / np.array(statistics.std), 1e30).astype(np.float32)
+        self.sizes: Index = np.asarray(bags.lengths, np.intp)
+
+    def read(self, index: Index) -> Inputs:
+        """The bags of ``index``: one tensor if they have one size, ragged otherwise."""
+        elements, sizes = self._bags.gather(index), self.sizes[index]
+        with np.errstate(over="ignore"):
+            elements -= self._mean
+            elements *= self._factor
+        values = torch.from_numpy(np.clip(elements, -CLIP, CLIP, out=elements))
+        if (sizes == sizes[0]).all():
+            return {"elements": values.view(len(sizes), int(sizes[0]), values.shape[1])}
+        return {"elements": Ragged(values, torch.from_numpy(sizes))}

@@ -1,0 +1,98 @@
+"""Bags on their way to a model: the features of their elements on one scale, and found again by their names."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from excora.data.bags.content import BagFeatures, BagSet, BagSpec
+from excora.data.bags.statistics import ElementStatistics, summaries
+from excora.data.bags.stores import Bags, PickedBags
+from excora.data.dataset import Dataset, Index
+from excora.data.scaling import Floats
+from excora.data.source import Examination, Prepared
+from excora.errors import DataError, InputError
+
+
+@dataclass(frozen=True)
+class PreparedBags(Prepared):
+    """The features that the elements of training had."""
+
+    statistics: ElementStatistics
+    names: tuple[str, ...] = ()  #: of the features, if they have names
+
+    @classmethod
+    def learn(cls, dataset: Dataset, index: Index) -> PreparedBags:
+        """From the bags of ``index``."""
+        found = _bag_set(dataset)
+        return cls(ElementStatistics.learn(found.bags, index), found.names)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> PreparedBags:
+        """What :meth:`to_dict` gave."""
+        statistics, names = ElementStatistics.from_dict(values["statistics"]), tuple(map(str, values["names"]))
+        if names and len(names) != len(statistics.mean):
+            raise ValueError("each feature has a name, or none has")
+        return cls(statistics, names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @property
+    def width(self) -> int:
+        """How many features an element has."""
+        return len(self.statistics.mean)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether features never change."""
+        constant = self.statistics.constant
+        return (f"{constant} of {self.width} features never change in training",) if constant else ()
+
+    def spec(self, targets: int) -> BagSpec:
+        """The width of the elements."""
+        return BagSpec(targets=targets, width=self.width)
+
+    def features(self, dataset: Dataset) -> BagFeatures:
+        """The bags, standardised as they are read."""
+        return BagFeatures(self._bags(dataset), self.statistics)
+
+    def matrix(self, dataset: Dataset) -> Floats:
+        """Mean, deviation, minimum and maximum of each standardised feature over a bag, and the log of its size."""
+        return self.statistics.standardised(summaries(self._bags(dataset)))
+
+    @property
+    def matrix_names(self) -> tuple[str, ...]:
+        """Names of the columns of :meth:`matrix`."""
+        names = self.names or range(self.width)
+        return (*(f"{what} of {name}" for what in ("mean", "std", "min", "max") for name in names), "log size")
+
+    def examine(self, dataset: Dataset, index: Index) -> Examination:
+        """A feature of a bag is far outside if one of its elements is; bags are read to find out."""
+        found = _bag_set(dataset)
+        extra = [name for name in (*found.names, *found.unusable) if self.names and name not in self.names]
+        ignored = tuple(f"column {name!r} is ignored: training has not seen it" for name in sorted(extra))
+        return Examination({}, self.statistics.outside(self._bags(dataset), index), ignored)
+
+    def _bags(self, dataset: Dataset) -> Bags:
+        """The bags with the features of training, in their order there."""
+        found = _bag_set(dataset)
+        if not found.bags.lengths.all():
+            raise InputError(f"bag {dataset.ids[int(found.bags.lengths.argmin())]!r} is empty: leave it out")
+        if self.names and found.names and self.names != found.names:
+            absent = [name for name in self.names if name not in found.names]
+            if absent:
+                why = {name: f"column {name!r} is missing: training had it" for name in absent} | found.unusable
+                raise DataError([why[name] for name in absent])
+            return PickedBags(found.bags, [found.names.index(name) for name in self.names])
+        if found.bags.width != self.width:
+            raise InputError(f"elements had {self.width} features in training and have {found.bags.width} now")
+        return found.bags
+
+
+def _bag_set(dataset: Dataset) -> BagSet:
+    if not isinstance(dataset.content, BagSet):
+        hint = "; name the column of the bags with bag=" if dataset.kind == "table" else ""
+        raise InputError(f"training had bags, and these data are a {dataset.kind}{hint}")
+    return dataset.content

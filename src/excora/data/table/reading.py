@@ -1,0 +1,73 @@
+"""A table's file as samples: which columns are features, and whether their cells will do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from excora.data.cells import LARGEST, kind_of, numbers
+from excora.data.dataset import Dataset
+from excora.data.frames import UNNAMED, first_row, read_frame
+from excora.data.roles import Roles
+from excora.data.sheet import Sheet
+from excora.data.table.content import Table
+from excora.errors import InputError
+
+
+def read_table(path: Path, roles: Roles, *, labelled: bool, problems: list[str]) -> Dataset:
+    """A row a sample."""
+    sheet, features, notes = open_table(path, roles, labelled=labelled, problems=problems)
+    wanted = roles.id and (labelled or roles.id in sheet.frame)
+    ids = sheet.names(roles.id, "id", unique=True) if roles.id and wanted else None
+    described = sheet.described(roles, labelled=labelled)
+    unusable = {name: why for name in features if (why := _fault(sheet, name, labelled))}
+    if labelled:
+        for why in unusable.values():
+            sheet.complain(why)
+    good = [name for name in features if name not in unusable]
+    ids = sheet.rows.astype(str).astype(object) if ids is None else ids
+    return Dataset(ids, roles.target, content=Table(sheet.frame[good], unusable), notes=notes, **described)
+
+
+def open_table(
+    path: Path, roles: Roles, *, labelled: bool, problems: list[str]
+) -> tuple[Sheet, list[str], tuple[str, ...]]:
+    """The sheet, the names of the columns that play no part and so are features, and notes; for long tables too."""
+    frame = read_frame(path, text=roles.text)
+    if roles.labels is not None:
+        problems.append(f"{path}: labels= describes a folder of bags; this is a table, which holds its own labels")
+    if not len(frame):
+        raise InputError(f"{path}: there is a header but no row of data")
+    sheet = Sheet(str(path), frame, np.arange(len(frame)) + first_row(path), problems=problems)
+    if labelled:
+        for name in roles.drop:
+            sheet.has(name, "drop")
+    for name in set(roles.target) & {roles.group, roles.time, roles.weight, roles.bag, roles.id, *roles.drop}:
+        sheet.complain(f"column {name!r} is the target and cannot play another part")
+    nameless = [name for name in frame.columns if name.startswith(UNNAMED)]
+    features = [name for name in frame.columns if name not in {*roles.columns, *roles.drop, *nameless}]
+    if not features:
+        sheet.complain("there is no column left to predict from")
+    return sheet, features, tuple(f"a column without a name is left out: {name}" for name in nameless)
+
+
+def _fault(sheet: Sheet, name: str, labelled: bool) -> str | None:
+    """Infinite numbers, cells that are no scalars and, before training, numbers with a few words among them."""
+    column = sheet.frame[name]
+    kind = kind_of(column)
+    if kind == "other":
+        return f"column {name!r} holds neither numbers, text, booleans nor dates: drop it or change it"
+    if kind not in ("number", "category"):
+        return None
+    values = numbers(column)
+    there = column.notna().to_numpy()
+    wrong = there & (~(np.abs(values) <= LARGEST) if kind == "number" else np.isnan(values))
+    # A few words in a column of numbers are slips; kept, they would turn the whole column into categories.
+    if not wrong.any() or (kind == "category" and not (labelled and wrong.sum() <= 0.1 * there.sum())):
+        return None
+    cell = column.iloc[int(np.flatnonzero(wrong)[0])]
+    return (
+        f"column {name!r} must hold finite numbers or empty cells, got {str(cell)[:40]!r} {sheet.first(wrong)}: "
+        f"correct it, leave the cell empty, or drop the column"
+    )

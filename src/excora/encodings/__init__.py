@@ -1,0 +1,1 @@
+"""What turns raw values into embeddings: one file a kind of value."""

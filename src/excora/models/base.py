@@ -1,0 +1,159 @@
+"""The model door: what the file of a model gives, and the network and its output that all models have in common.
+
+A model is one file with a subclass of :class:`Model` under :func:`register_model`; fit, predict, compare, the
+estimators, resume, data-parallel training, the run folder and the report come with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from excora.data.dataset import Features, Index, Inputs, Spec
+from excora.errors import InputError
+from excora.options import Options
+from excora.pooling import Pooled
+from excora.reduce import Penalty
+from excora.registry import Registry
+
+
+class Output(NamedTuple):
+    """A forward pass: the prediction, what each pool did, and the named losses beside that of the prediction."""
+
+    prediction: Tensor  #: (n, targets), standardised scale
+    pooled: Mapping[str, Pooled] = {}  #: by name, the one that a report shows first; a model without a pool has none
+    losses: Mapping[str, Penalty] = {}  #: by name, each weighted already; (sum, count), so that it reduces exactly
+
+    @property
+    def penalties(self) -> list[Penalty]:
+        """All that is added to the loss of the prediction."""
+        return [*(pooled.penalty for pooled in self.pooled.values()), *self.losses.values()]
+
+
+class Network(nn.Module):
+    """Base of the networks: ``network(inputs) -> Output``, where ``inputs`` is what its source's features read as."""
+
+    #: Submodules that the plateau monitor listens to: a pool and the head that reads its value; None: neither.
+    monitored: ClassVar[tuple[str, str] | None] = ("pool", "head")
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
+        self.learned: dict[str, Any] = {}
+
+    def __call__(self, inputs: Inputs) -> Output:
+        """Predict a batch."""
+        return super().__call__(inputs)
+
+    def element_names(self, names: list[str] | None) -> list[str] | None:
+        """What its first pool weighs in a sample, where ``names`` are those of the source; None: elements by number."""
+        return names
+
+    def look_up(self, features: Features) -> Features:
+        """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
+        return features
+
+    def carried(self) -> tuple[str, ...]:
+        """What of the training data travels with it, in words; nothing for most."""
+        return ()
+
+
+class Samples(NamedTuple):
+    """Prepared samples, of which ``train`` is the training part."""
+
+    features: Features
+    target: NDArray[np.float32]  #: (n, targets), standardised, NaN where unknown
+    train: Index
+    group: NDArray[Any] | None = None  #: (n,)
+    time: NDArray[Any] | None = None  #: (n,)
+    weight: NDArray[Any] | None = None  #: (n,)
+    origin: Index | None = None  #: (n,) where samples repeat others: the place of each one's original
+
+
+class Model(ABC):
+    """What a model's file gives. :meth:`network` is all that most have to write.
+
+    ``recipe`` says what the model wants of a training otherwise than :class:`excora.settings.Recipe` has it, by name; a
+    value may be a :class:`excora.options.ByRows`.
+    """
+
+    name: ClassVar[str]
+    says: ClassVar[str]  #: one line for help texts
+    reads: ClassVar[tuple[str, ...]]  #: kinds of samples
+    default_for: ClassVar[tuple[str, ...]] = ()  #: kinds of samples whose "auto" it is
+    Options: ClassVar[type[Options]]
+    recipe: ClassVar[Mapping[str, Any]] = {}
+
+    @abstractmethod
+    def network(self, spec: Spec, options: Any, learned: Mapping[str, Any]) -> Network:
+        """A network of that shape, with random weights; ``learned`` is what its ``learned`` will be."""
+
+    def build(self, spec: Spec, samples: Samples, options: Any, *, seed: int) -> tuple[Network, Features]:
+        """The network for these samples, and the samples as it reads them. Depends on ``seed`` alone."""
+        with seeded(seed):
+            return self.network(spec, options, {}), samples.features
+
+    def go_on(self, network: Network, spec: Spec, samples: Samples, options: Any) -> tuple[Network, Features]:  # noqa: ARG002
+        """As :meth:`build`, from the weights of a trained network of the same options."""
+        return copy.deepcopy(network), samples.features
+
+    def prepares(self, options: Any) -> dict[str, Any]:  # noqa: ARG002
+        """The options of the source's preparation that this model wants."""
+        return {}
+
+    def check(self, spec: Spec, options: Any) -> None:  # noqa: ARG002
+        """Raise unless these options can read such samples."""
+        if spec.kind not in self.reads:
+            kinds = " or ".join(self.reads)
+            raise InputError(f"model {self.name!r} reads {kinds}, and these are {spec.kind}: take 'auto'")
+
+    def check_learned(self, learned: Any, spec: Spec, options: Any, tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """Raise unless a stranger's ``learned`` is what this model writes, of a size that his tensors can fill."""
+        if learned != {}:
+            raise InputError(f"what a {self.name} network learned must be nothing, got {learned!r}")
+
+    def check_tensors(self, spec: Spec, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027
+        """Raise where a stranger's tensors, of the right names and shapes, hold what cannot be."""
+
+    def renewed(self, options: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        """Weights that an earlier version wrote, as this one has them."""
+        return dict(tensors)
+
+
+models: Registry[Model] = Registry("model", home="excora.models")
+
+
+def register_model(kind: type[Model]) -> type[Model]:
+    """The decorator of the door."""
+    models.register(kind.name, kind())
+    return kind
+
+
+def default_model(kind: str) -> str:
+    """The model for samples of this kind, unless one is asked for.
+
+    >>> default_model("bags")
+    'pool'
+    """
+    every = [models[name] for name in models]
+    for found in (model.name for model in every if kind in model.default_for):
+        return found
+    for found in (model.name for model in every if kind in model.reads):
+        return found
+    raise InputError(f"no model reads {kind}; there are {', '.join(models)}")
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """A block whose random numbers depend on ``seed`` alone; torch's random state is left."""
+    with torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(seed)
+        yield

@@ -1,0 +1,139 @@
+"""The model "pool": an encoder, a pool, a head; for bags of any source's elements and for tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from excora.data.dataset import Inputs, Spec
+from excora.encodings.columns import ColumnTokens
+from excora.errors import InputError
+from excora.models.base import Model, Network, Output, register_model
+from excora.models.files import check_depth
+from excora.models.parts.older import renewed
+from excora.options import Options, option
+from excora.pooling import Pool, make_pool, pools
+from excora.ragged import Ragged
+
+#: Numbers of a table, before any model sees them.
+SCALINGS = ("standard", "quantile")
+SCALING = "Numbers of a table: standard = mean 0, deviation 1; quantile = normal by their ranks in training."
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PoolOptions(Options):
+    """Of the model "pool"."""
+
+    pool: str = option("eca", "How the elements of a sample become one vector.", choices=pools.names)
+    dim: int = option(64, "Width of the elements after the encoder.", least=1)
+    layers: int = option(1, "Depth of the encoder; 0 = none, for bags of good features.", least=0)
+    head: int = option(0, "Hidden layers of the head; 0 = linear.", least=0)
+    heads: int = option(4, "Attention heads over the columns of a table.", least=1, only="table")
+    dropout: float = option(0.0, "Dropout of the encoder, in [0, 1).", least=0, below=1)
+    scaling: str = option("standard", SCALING, choices=SCALINGS, only="table")
+
+
+class TableEncoder(nn.Module):
+    """Tokens of a row that have looked at each other: :class:`ColumnTokens`, then transformer layers."""
+
+    def __init__(self, numeric: int, categories: tuple[int, ...], options: PoolOptions) -> None:
+        super().__init__()
+        dim, heads, dropout = options.dim, options.heads, options.dropout
+        self.tokens = ColumnTokens(numeric, categories, dim=dim)
+        layers = [
+            nn.TransformerEncoderLayer(dim, heads, 2 * dim, dropout, batch_first=True, norm_first=True)
+            for _ in range(options.layers)
+        ]
+        # A softmax does not see a bias of the keys: its gradient is rounding noise, and Adam would turn noise into
+        # steps of full length. Those of queries and values repeat what the norm's and the output's bias can do.
+        for layer in layers:
+            layer.self_attn.in_proj_bias.requires_grad_(False)
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(n, columns, dim)."""
+        h: Tensor = self.tokens(inputs)
+        for layer in self.layers:
+            h = layer(h)
+        return h
+
+
+class BagEncoder(nn.Module):
+    """The same small network for every element: Linear and GELU, ``layers`` times; none for 0 layers."""
+
+    def __init__(self, width: int, options: PoolOptions) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*_hidden(width, options.layers, options))
+
+    def forward(self, inputs: Inputs) -> Tensor | Ragged:
+        """Elements of the pool's width, in the layout they came in."""
+        x = inputs["elements"]
+        return Ragged(self.blocks(x.values), x.lengths) if isinstance(x, Ragged) else cast(Tensor, self.blocks(x))
+
+
+def _hidden(width: int, depth: int, options: PoolOptions) -> list[nn.Module]:
+    """``depth`` layers of width ``options.dim`` for vectors of ``width``."""
+    blocks: list[nn.Module] = []
+    for before, after in itertools.pairwise([width, *[options.dim] * depth]):
+        blocks += [nn.Linear(before, after), nn.GELU(), nn.Dropout(options.dropout)]
+    return blocks
+
+
+class PoolNetwork(Network):
+    """encoder ─► pool ─► head: prediction = head(pool(encoder(inputs)).value)."""
+
+    def __init__(self, encoder: nn.Module, pool: Pool, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.pool, self.head = encoder, pool, head
+
+    def forward(self, inputs: Inputs) -> Output:
+        """Predictions of a batch, and what the pool did."""
+        pooled = self.pool(self.encoder(inputs))
+        return Output(self.head(pooled.value), {"pool": pooled})
+
+
+@register_model
+class PoolModel(Model):
+    """Encoder, pool and head; the head is linear, after ``options.head`` hidden layers."""
+
+    name = "pool"
+    says = "an encoder, a pool of your choice, a head"
+    reads = ("bags", "table")
+    default_for = ("bags",)
+    Options = PoolOptions
+
+    def network(self, spec: Any, options: PoolOptions, learned: Mapping[str, Any]) -> PoolNetwork:  # noqa: ARG002
+        """The attention heads of a table's encoder must divide its width: else an :class:`InputError`."""
+        if spec.kind == "bags":
+            encoder: nn.Module = BagEncoder(spec.width, options)
+            dim = options.dim if options.layers else spec.width
+        else:
+            encoder, dim = TableEncoder(spec.numeric, spec.categories, options), options.dim
+        pool = make_pool(options.pool, dim)
+        if not options.head:
+            return PoolNetwork(encoder, pool, nn.Linear(dim, spec.targets))
+        hidden = _hidden(dim, options.head, options)
+        return PoolNetwork(encoder, pool, nn.Sequential(*hidden, nn.Linear(options.dim, spec.targets)))
+
+    def check(self, spec: Spec, options: PoolOptions) -> None:
+        """Heads must divide the width; ranks are for tables."""
+        super().check(spec, options)
+        if spec.kind == "table" and options.layers and options.dim % options.heads:
+            raise InputError(f"heads must divide dim, got heads {options.heads} and dim {options.dim}")
+
+    def prepares(self, options: PoolOptions) -> dict[str, Any]:
+        """How numbers of a table are scaled; elements of bags know one way, and need not be told."""
+        return {} if options.scaling == "standard" else {"scaling": options.scaling}
+
+    def check_learned(self, learned: Any, spec: Spec, options: PoolOptions, tensors: Mapping[str, Tensor]) -> None:
+        """Nothing is learned."""
+        super().check_learned(learned, spec, options, tensors)
+        check_depth(options.layers + options.head, tensors)
+
+    def renewed(self, options: PoolOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Version 0.1 had no scale in a linear scorer."""
+        return renewed(tensors, scaled=options.pool in ("softmax", "eca"))

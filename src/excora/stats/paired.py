@@ -1,0 +1,211 @@
+"""Paired bootstrap of score differences between models, over samples (or groups, or time blocks) and over trainings.
+
+For models a and b the difference is D = mean over seeds of d_s, d_s = score_s(a) - score_s(b), each score taken over
+all samples that the seed has tested: all of them by cross-validation, or a test part of its own. Two things make D
+random:
+
+- the samples. Units (samples, groups, time blocks) are drawn with replacement, the same draw for every model and seed:
+  D* varies as D would with other samples, those trainings given.
+- the trainings. Each (seed, fold), a cell, is a training of its own, which shifts the difference on its samples by its
+  own m_c (start of the network, training part), variance v; D has the mean of all such shifts. By its influence
+  on the score each sample contributes to its cell's mean, and the means differ by more than samples explain if v > 0:
+  their covariance is C + v I, C known from the units. With few cells v is poorly known, and that has to widen the
+  interval: v* solves sum_k z_k^2 / (lambda_k + v*) = chi^2_{cells-1}, a new draw each time (0 if there is no solution),
+  where lambda are the eigenvalues of C among contrasts of cells and z the cell means along its eigenvectors.
+
+One draw of the error is (D* - D) sqrt(U / chi^2_{U-1}) + sqrt(v* sum_c share_c^2) z, U units, z normal: Student's t in
+place of the normal distribution in both parts, as few units and few cells ask for. The interval is D + its quantiles.
+How often it says that equal models differ is measured by checks/false_wins.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from excora.stats.correlation import Array, Codes, correlations, unit_moments
+from excora.stats.units import effective_units
+
+RESAMPLES = 2000
+LEVEL = 0.95
+
+
+class Predicted(NamedTuple):
+    """What the models of one seed predicted of the samples that it tests."""
+
+    prediction: Array  #: (models, n, targets)
+    target: Array  #: (n, targets), NaN where unknown
+    unit: Codes  #: (n,): what is resampled together, numbered alike in all seeds
+    fold: Codes  #: (n,): which training predicted it, from 0 without gaps
+
+
+class Draws(NamedTuple):
+    """A score of every model by seed, the same in every resample, and how it comes about by cell and unit."""
+
+    score: Array  #: (seeds, models)
+    resampled: Array  #: (resamples, models), mean over seeds
+    cell: Array  #: (cells, models): mean contribution of the samples of a (seed, fold)
+    spread: Array  #: (units, cells, models): each unit's part in the error of the cell means
+    share: Array  #: (cells,): part of a cell in the mean over seeds; the sum is 1
+    units: float  #: how many units of one size they are worth
+
+
+class Bounds(NamedTuple):
+    """A difference and its interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def side(self) -> int:
+        """1 above 0, -1 below, 0 if the interval contains 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def draw(seeds: Sequence[Predicted], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Draws]:
+    """Draws of "pcc" and "mse" for every model.
+
+    Several targets: the mean over targets. An undefined correlation counts as 0, so that a collapsed model loses.
+    """
+    seeds, unit = _numbered(seeds)
+    units, models = int(unit.max()) + 1, len(seeds[0].prediction)
+    counts = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), resamples).astype(np.float64)
+    score, resampled = np.zeros((2, len(seeds), models)), np.zeros((2, resamples, models))
+    cells: list[list[tuple[Array, Array, Array]]] = [[], []]
+    for s, predicted in enumerate(seeds):
+        contribution = np.zeros((2, models, len(predicted.unit)))
+        for m in range(models):
+            score[:, s, m], drawn, contribution[:, m] = _scores(predicted, m, counts)
+            resampled[:, :, m] += drawn / len(seeds)
+        for k in range(2):
+            cells[k].append(_cells(contribution[k], predicted, units))
+    found = {}
+    for k, name in enumerate(("pcc", "mse")):
+        mean, spread, share = (list(part) for part in zip(*cells[k], strict=True))
+        shares = np.concatenate(share) / len(seeds)
+        joined = np.concatenate(mean), np.concatenate(spread, 1), shares
+        found[name] = Draws(score[k], resampled[k], *joined, effective_units(unit))
+    return found
+
+
+def _numbered(seeds: Sequence[Predicted]) -> tuple[list[Predicted], Codes]:
+    """The same, units numbered from 0 without those that no seed tests; and the units of all samples of all seeds."""
+    unit = np.unique(np.concatenate([predicted.unit for predicted in seeds]), return_inverse=True)[1].astype(np.intp)
+    ends = np.cumsum([len(predicted.unit) for predicted in seeds])
+    return [one._replace(unit=part) for one, part in zip(seeds, np.split(unit, ends[:-1]), strict=True)], unit
+
+
+def _scores(predicted: Predicted, model: int, counts: Array) -> tuple[Array, Array, Array]:
+    """PCC and MSE of a model, mean over targets: (2,); by resample (2, resamples); by sample (2, n), whose mean is the
+    score: what its weight would change in it.
+    """
+    units, (n, targets) = counts.shape[1], predicted.target.shape
+    score, drawn, contribution = np.zeros(2), np.zeros((2, len(counts))), np.zeros((2, n))
+    for x, y in zip(predicted.prediction[model].T, predicted.target.T, strict=True):
+        known = ~np.isnan(y)
+        x, y, unit = x[known], y[known], predicted.unit[known]  # noqa: PLW2901
+        if not len(y):
+            continue
+        sums, squares = unit_moments(x, y, unit, units), (x - y) ** 2
+        rho, size = float(correlations(sums.sum(0))), counts @ np.bincount(unit, minlength=units)
+        own = np.array([np.nan_to_num(rho), squares.mean()])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mse = counts @ np.bincount(unit, squares, units) / size
+        again = np.stack([np.nan_to_num(correlations(counts @ sums)), mse])
+        score += own / targets
+        drawn += np.where(size > 0, again, own[:, None]) / targets  # none of its units drawn: nothing is known
+        each = np.stack([_influence(x, y, rho), squares])
+        # A sample without a label leaves the score where it is, and those that have one weigh more.
+        contribution[:, known] += (each - own[:, None]) * (n / len(y)) / targets
+        contribution += own[:, None] / targets
+    return score, drawn, contribution
+
+
+def _influence(x: Array, y: Array, rho: float) -> Array:
+    """What each sample adds to the correlation: rho + x y - rho (x^2 + y^2) / 2, x, y standardised; 0 if undefined."""
+    if np.isnan(rho):
+        return np.zeros_like(x)
+    x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
+    return np.asarray(rho + x * y - rho * (x * x + y * y) / 2)
+
+
+def _cells(contribution: Array, predicted: Predicted, units: int) -> tuple[Array, Array, Array]:
+    """Of the folds of a seed: means (folds, models), the units' parts in their errors (units, folds, models), sizes."""
+    fold, folds, models = predicted.fold, int(predicted.fold.max()) + 1, len(contribution)
+    place = predicted.unit * folds + fold
+    size = np.bincount(fold, minlength=folds).astype(np.float64)
+    mean = np.stack([np.bincount(fold, row, folds) for row in contribution], 1) / size[:, None]
+    apart = contribution - mean.T[:, fold]
+    part = np.stack([np.bincount(place, row, units * folds) for row in apart], 1).reshape(units, folds, models)
+    # Deviations from a mean of few units are too small by this factor.
+    held = np.bincount(np.unique(place) % folds, minlength=folds).astype(np.float64)
+    return mean, part * np.sqrt(held / np.maximum(held - 1, 1))[:, None] / size[:, None], size / size.sum()
+
+
+def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tuple[Array, Array]:
+    """Differences of the pairs (pairs,) and draws of their error, (resamples, pairs), by the formula above."""
+    a, b = (list(side) for side in zip(*pairs, strict=True))
+    difference = (draws.score[:, a] - draws.score[:, b]).mean(0)
+    error = draws.resampled[:, a] - draws.resampled[:, b] - difference
+    generator = np.random.default_rng(seed)
+    if draws.units > 1:
+        error *= np.sqrt(draws.units / generator.chisquare(draws.units - 1, len(error)))[:, None]
+    cell, spread = draws.cell[:, a] - draws.cell[:, b], draws.spread[..., a] - draws.spread[..., b]
+    return difference, error + _training_errors(cell, spread, draws.share, len(error), generator)
+
+
+def _training_errors(cell: Array, spread: Array, share: Array, count: int, generator: np.random.Generator) -> Array:
+    """Draws of the error that comes from having these trainings and no others: (count, pairs); 0 for a single one, of
+    which nothing is known.
+    """
+    cells, pairs = cell.shape
+    if cells == 1:
+        return np.zeros((count, pairs))
+    chi = generator.chisquare(cells - 1, count)
+    # One normal draw a cell, shared by the pairs: their errors go together as the cells' differences do.
+    normal = generator.normal(size=(count, cells))
+    contrast = np.linalg.svd(np.ones((1, cells)))[2][1:]  # (cells - 1, cells), orthogonal to 1
+    found = np.empty((count, pairs))
+    for p in range(pairs):
+        known = spread[:, :, p] @ contrast.T
+        values, vectors = np.linalg.eigh(known.T @ known)
+        z = vectors.T @ (contrast @ cell[:, p])
+        variance = _solve(z**2, np.maximum(values, 0.0), chi)
+        apart = cell[:, p] - cell[:, p].mean()
+        along = normal @ apart / max(np.linalg.norm(apart), np.finfo(np.float64).tiny)
+        found[:, p] = np.sqrt(variance * (share**2).sum()) * along
+    return found
+
+
+def _solve(square: Array, known: Array, chi: Array) -> Array:
+    """v >= 0 with sum_k square_k / (known_k + v) = chi, for each chi; 0 where that would be negative."""
+    total = square.sum()
+    if not total > 0:
+        return np.zeros_like(chi)
+    # The sum falls in v and is at most total / v: a fine grid below that, and straight lines between.
+    grid = total / chi.min() * np.geomspace(1.0, 1e-12, 500)
+    height = (square / (known + grid[:, None])).sum(1)
+    return np.interp(chi, height, grid, right=0.0)
+
+
+def pairwise(difference: Array, error: Array) -> list[Bounds]:
+    """The 95 % interval of each pair by itself."""
+    low, high = np.quantile(error, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return [Bounds(*map(float, row)) for row in zip(difference, difference + low, difference + high, strict=True)]
+
+
+def simultaneous(difference: Array, error: Array) -> list[Bounds]:
+    """Intervals that hold for all pairs at once with 95 %: the pairwise ones, all stretched by one factor.
+
+    The factor is the 95 % quantile of the largest error among the pairs in units of its half-width: errors that models
+    share are used, and picking the best of many models is paid for.
+    """
+    low, high = np.quantile(error, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    width = (high - low) / 2
+    largest = (np.abs(error) / np.where(width > 0, width, np.inf)).max(1)
+    factor = max(float(np.quantile(largest, LEVEL)), 1.0)
+    rows = zip(difference, difference + factor * low, difference + factor * high, strict=True)
+    return [Bounds(*map(float, row)) for row in rows]

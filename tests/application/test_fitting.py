@@ -1,0 +1,48 @@
+"""fit: what it writes down, and how it goes on with a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from application.samples import ROLES, TINY, content, table
+from excora.application import fit
+from excora.errors import InputError
+from excora.settings import Setup
+
+
+def test_the_configuration_names_everything(home):
+    config, results = content(home / "run", "config.json"), content(home / "run", "results.json")
+    assert config["state"] == "finished"
+    assert Setup.from_dict(config["settings"]) == TINY.settled("table", 54)
+    assert config["data"]["target"] == ["y", "z"]
+    assert config["split"] == {"validation": 0.2, "test": 0.2}
+    assert set(config["settings"]) == {"model", "options", "recipe", "machine"}
+    assert {"python", "torch", "lightning", "numpy", "platform"} <= set(config["environment"])
+    assert config["rerun"].startswith(f"excora fit {home / 'data.csv'} --target y --target z --group slide")
+    assert "--dim 8" in config["rerun"]
+    assert (home / "run" / "report.html").stat().st_size > 10_000
+    assert len((home / "run" / "metrics.csv").read_text().splitlines()) == 1 + results["epochs"]
+
+
+def test_resuming_another_run_says_what_differs(home, copy):
+    table().assign(a=0.5).to_csv(copy.parent / "other.csv", index=False)
+    changed = TINY.replace(dim=16, epochs=1, workers=2)
+    with pytest.raises(InputError) as raised:
+        fit(copy.parent / "other.csv", output=copy, settings=changed, resume=True, test=0.3, progress=False, **ROLES)
+    for word in ("dim was 8 and is 16", "epochs was 2 and is 1", "the data have changed", "test was 0.2 and is 0.3"):
+        assert word in str(raised.value)
+    assert "workers" not in str(raised.value)
+    (copy / "config.json").unlink()
+    with pytest.raises(InputError, match="no run to resume here"):
+        fit(home / "data.csv", output=copy, settings=TINY, resume=True, progress=False, **ROLES)
+
+
+def test_a_finished_run_is_not_trained_again(home, copy, monkeypatch):
+    monkeypatch.setattr("excora.application.fitting.train", None)
+    run = fit(home / "data.csv", output=copy, settings=TINY, resume=True, progress=False, **ROLES)
+    assert run.results == content(home / "run", "results.json")
+
+
+def test_resuming_without_a_run_starts_one(home, tmp_path):
+    run = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, resume=True, progress=False, **ROLES)
+    assert (run.path / "weights.safetensors").read_bytes() == (home / "run" / "weights.safetensors").read_bytes()

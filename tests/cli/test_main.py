@@ -1,0 +1,41 @@
+"""``excora`` itself: how errors and Ctrl-C end, and what the help leaves alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from excora import cli
+from excora.errors import InputError
+
+
+def test_help_imports_neither_torch_nor_sklearn():
+    code = "import sys; sys.argv = ['excora', '--help']\nfrom excora.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
+    code += "print(sorted({'torch', 'sklearn', 'pandas', 'numpy', 'lightning'} & set(sys.modules)))"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[-1] == "[]"
+    assert "excora demo" in printed
+
+
+def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
+    def fail(_: object) -> None:
+        raise InputError("width 5, got 4")
+
+    monkeypatch.setattr(cli, "application", fail)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.strip() == "error: width 5, got 4"
+
+
+def test_ctrl_c_ends_without_a_traceback(monkeypatch):
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "application", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 130

@@ -1,0 +1,121 @@
+"""Training, of every registered model: it learns, exactly so in pieces, on ranks and after a break."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contracts.cases import CASES, CHOICES, PARTS, Case
+from excora.settings import Settings, Setup
+from excora.training import Training, train
+from excora.training.building import Built, build
+from excora.training.module import Regression
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def run(case: Case, setup: Setup | None = None, **options) -> Training:
+    """A training from the start."""
+    setup = setup or case.setup()
+    return go(case.built(setup.recipe.seed), setup, **options)
+
+
+def go(built: Built, setup: Setup, **options) -> Training:
+    arguments = (built.network, built.features, built.target, PARTS, setup.recipe, setup.machine)
+    return train(*arguments, progress=False, **options)
+
+
+@pytest.fixture
+def plain_steps(monkeypatch):
+    """Steps as long as the gradient: Adam makes steps of full length of what is rounding in a small one."""
+
+    def configure(module: Regression) -> torch.optim.Optimizer:
+        learns = [p for p in module.parameters() if p.requires_grad]
+        return torch.optim.SGD(learns, lr=module.recipe.learning_rate)
+
+    monkeypatch.setattr(Regression, "configure_optimizers", configure)
+
+
+def far(a: Training, b: Training) -> float:
+    ours, others = (x.network.state_dict() for x in (a, b))
+    return max(float((ours[name].double() - others[name].double()).abs().max()) for name in others)
+
+
+@pytest.mark.parametrize("case", CHOICES, ids=str)
+def test_it_learns_by_its_own_recipe(case):
+    asked = Settings(case.name, epochs=4, batch_size=10, accelerator="cpu")
+    training = run(case, asked.settled(case.kind, len(PARTS.train)))
+    losses = [row["train_loss"] for row in training.rows]
+    assert all(map(math.isfinite, losses))
+    assert min(losses[1:]) < losses[0]
+    assert len(training.monitor.records) == 4
+    prediction = training.network(case.built().features.read(PARTS.test)).prediction
+    assert prediction.isfinite().all()
+
+
+@every_case
+@pytest.mark.usefixtures("plain_steps")
+def test_pieces_give_the_weights_of_whole_batches(case):
+    whole, pieces = (run(case, case.setup(learning_rate=0.05, accumulate=n)) for n in (1, 2))
+    assert far(whole, pieces) < 1e-5
+    start = dict(case.built().network.named_parameters())
+    moved = max(float((p - start[name]).abs().max().detach()) for name, p in whole.network.named_parameters())
+    assert moved > 5e-3, "a run that does nothing proves nothing"
+
+
+@every_case
+@pytest.mark.usefixtures("plain_steps")
+def test_two_ranks_give_the_weights_of_one_process(case):
+    """42 samples in batches of 10: of the last, of 2, each rank has one."""
+    plain, ranks = {"learning_rate": 0.02, "batch_size": 10, "epochs": 1}, {"devices": 2, "strategy": "ddp_fork"}
+    alone, spread = (run(case, case.setup(**plain, **machine)) for machine in ({}, ranks))
+    assert far(alone, spread) < 1e-5
+    assert spread.rows[0] == pytest.approx(alone.rows[0], rel=1e-4)
+
+
+@every_case
+def test_a_run_goes_on_to_the_last_bit(case, tmp_path):
+    whole = run(case, case.setup(average=0.5, clip=1.0))
+    run(case, case.setup(average=0.5, clip=1.0, epochs=1), folder=tmp_path)
+    resumed = run(case, case.setup(average=0.5, clip=1.0), folder=tmp_path, resume=True)
+    assert far(whole, resumed) == 0
+    assert resumed.rows == whole.rows
+
+
+@every_case
+def test_labels_may_be_unknown(case):
+    dataset = case.dataset(targets=2)
+    dataset.target[::3, 1] = np.nan
+    setup = case.setup()
+    found = []
+    for built in (build(dataset, PARTS.train, setup), case.built(targets=2)):
+        training = go(built, setup)
+        assert all(math.isfinite(value) for row in training.rows for value in row.values())
+        found.append(training.network(built.features.read(PARTS.validation)).prediction)
+        assert found[-1].isfinite().all()
+    assert not torch.allclose(*found), "labels that are known count"
+
+
+@every_case
+def test_it_trains_in_mixed_precision(case):
+    full, mixed = run(case), run(case, case.setup(precision="bf16-mixed"))
+    assert all(t.dtype == full.network.state_dict()[name].dtype for name, t in mixed.network.state_dict().items())
+    assert mixed.rows[-1]["train_loss"] == pytest.approx(full.rows[-1]["train_loss"], rel=0.1)
+
+
+@every_case
+def test_a_trained_network_goes_on_from_its_weights(case):
+    setup = case.setup()
+    first = run(case, setup).network
+    before = {name: p.clone() for name, p in first.state_dict().items()}
+    built = build(case.dataset(), PARTS.train, setup, start=first)
+    assert built.network is not first
+    with torch.no_grad():
+        x = built.features.read(PARTS.validation)
+        assert torch.equal(built.network.eval()(x).prediction, first(x).prediction)
+    again = go(built, setup)
+    assert far(again, run(case, setup)) > 0
+    assert all(torch.equal(p, before[name]) for name, p in first.state_dict().items()), "the first is left as it was"

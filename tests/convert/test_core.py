@@ -1,0 +1,116 @@
+"""extrapolate_: which layers, in what order, and what it says of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torchmil.nn.attention import AttentionPool
+
+from checks.zoo import CASES
+from convert.contract import check_table, rows_in_docs
+from convert.samples import BAGS, DIM, LENGTH, Host, encoder
+from excora.attention import ExtrapolativeAttention
+from excora.convert import extrapolate_
+from excora.errors import ConversionError, InputError
+from excora.pooling import parameter_groups
+from excora.reduce import penalties
+
+
+def test_identity_hooks_optimiser_and_keys_stay() -> None:
+    model, x = Host(), torch.randn(BAGS, LENGTH, DIM)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(x).sum().backward()
+    optimizer.step()
+    calls: list[nn.Module] = []
+    model.first.register_forward_hook(lambda module, *_: calls.append(module))
+    first, keys, before = model.first, list(model.state_dict()), model(x)
+    calls.clear()
+    conversion = extrapolate_(model, layers="all")
+    torch.testing.assert_close(model(x), before, atol=1e-5, rtol=1e-5)
+    assert model.first is first is model.again
+    assert calls == [first, first]
+    assert [key for key in model.state_dict() if key in keys] == keys
+    assert list(conversion.converted) == ["first", "second", "pool"]
+    new = {id(p) for p in conversion.parameters()}
+    known = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    assert new | known == {id(p) for p in model.parameters()}
+    assert not new & known
+    assert "add_param_group" in str(conversion)
+    optimizer.add_param_group({"params": conversion.parameters(), "weight_decay": 0.0})
+    assert {id(p) for p in parameter_groups(model, 0.1)[1]["params"]} == new
+    assert penalties(model).count.tolist() == [BAGS * 2, BAGS * 4, BAGS]
+
+
+def test_a_failure_changes_nothing() -> None:
+    model, x = Host(), torch.randn(BAGS, LENGTH, DIM)
+    before = model(x)
+    with pytest.raises(InputError, match="cap"):
+        extrapolate_(model, cap=0.5)
+    model.pool.fc1.module.in_features = 0  # the pool comes last and fails
+    with pytest.raises(InputError, match="dim"):
+        extrapolate_(model, layers="all")
+    assert {type(m) for m in (model.first, model.second)} == {nn.MultiheadAttention}
+    assert type(model.pool) is AttentionPool
+    assert torch.equal(model(x), before)
+
+
+@pytest.mark.parametrize(
+    ("selection", "converted"),
+    [
+        ({"include": "layers.0.*"}, ["layers.0.self_attn"]),
+        ({"exclude": ["layers.0.*"]}, ["layers.1.self_attn"]),
+        ({"include": nn.MultiheadAttention, "exclude": "*.1.*"}, ["layers.0.self_attn"]),
+        ({"include": lambda name, module: "1" in name and module.num_heads == 2}, ["layers.1.self_attn"]),
+    ],
+)
+def test_include_and_exclude(selection: dict[str, Any], converted: list[str]) -> None:
+    model = encoder()
+    conversion = extrapolate_(model, layers="all", **selection)
+    assert list(conversion.converted) == converted
+    assert len(conversion.left) == 1
+    assert sum(isinstance(m, ExtrapolativeAttention) for m in model.modules()) == 1
+
+
+class DistributedDataParallel(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def test_errors_say_what_to_do() -> None:
+    with pytest.raises(ConversionError, match=r"nn.MultiheadAttention .* seen: none"):
+        extrapolate_(nn.Linear(2, 2))
+    model = encoder()
+    extrapolate_(model, layers="all")
+    with pytest.raises(ConversionError, match="nothing is left to convert"):
+        extrapolate_(model)
+    with pytest.raises(ConversionError, match="'layer' fits none"):
+        extrapolate_(encoder(), include="layer")
+    with pytest.raises(ConversionError, match="before wrapping"):
+        extrapolate_(DistributedDataParallel(encoder()))
+    nested = torch.nested.nested_tensor([torch.randn(2, DIM), torch.randn(3, DIM)], layout=torch.jagged)
+    with pytest.raises(InputError, match="pass padded tensors and key_padding_mask instead"):
+        model.layers[0].self_attn(nested, nested, nested)
+
+
+def test_dtype_frozen_layers_and_the_model_itself() -> None:
+    model = nn.MultiheadAttention(DIM, 2, dtype=torch.float64).requires_grad_(False)
+    conversion = extrapolate_(model)
+    assert list(conversion.converted) == [""]
+    assert "(the model itself)" in str(conversion)
+    assert "frozen" in str(conversion)
+    assert {(p.dtype, p.requires_grad) for p in conversion.parameters()} == {(torch.float64, False)}
+    trained = extrapolate_(AttentionPool(DIM, 4).double())
+    assert {(p.dtype, p.requires_grad) for p in trained.parameters()} == {(torch.float64, True)}
+    switched = extrapolate_(Host(), layers="all", residual=None)
+    assert sum(p.numel() for p in switched.parameters()) == 2 * (2 + 4) + 2
+
+
+def test_the_table_in_the_docs_has_a_row_a_model() -> None:
+    """What is in the rows is compared where the libraries are imported anyway: test_timm.py and the like."""
+    for library in {one.library for one in CASES}:
+        assert len(rows_in_docs(library)) == len([one for one in CASES if one.library == library])
+    check_table("torch")

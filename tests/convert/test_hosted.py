@@ -1,0 +1,63 @@
+"""Extrapolation inside a host's layer: its masks, and a layer that does not do what was promised."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from convert.contract import Watch, shake
+from convert.samples import ByHand, Mixer, size
+from excora import extrapolate_, register_adapter
+from excora.convert.hosted import read_mask, with_bias
+from excora.errors import ConversionError, InputError
+from excora.visibility import Visibility
+
+
+def test_masks_of_a_rerouted_layer() -> None:
+    register_adapter(Mixer, size=size)
+    layer, x = Mixer(), torch.randn(2, 5, 8)
+    shake(extrapolate_(layer))
+    seen = torch.rand(2, 5, 5) < 0.6
+    seen[0, 2] = False
+    bias = torch.randn(2, 5, 5)
+    for mask, given in ((seen[:, None], None), (bias.masked_fill(~seen[0], -1e9)[None], bias)):
+        watch = Watch(layer.extrapolation)
+        layer(x, mask)
+        visible = seen if given is None else seen[:1].expand(2, -1, -1)
+        watch.compare(visible, given)
+        assert watch.calls[0][1].output.isfinite().all()
+
+
+def test_a_layer_that_does_not_do_what_was_promised() -> None:
+    register_adapter(Mixer, size=size)
+    register_adapter(ByHand, size=size)
+    for layer, times in ((Mixer(2), 2), (ByHand(), 0)):
+        extrapolate_(layer)
+        with pytest.raises(ConversionError, match=rf"once and called it {times} times.*mixin"):
+            layer(torch.randn(2, 5, 8))
+    with pytest.raises(InputError, match="size="):
+        register_adapter(Mixer, size=(4, 2))
+    with pytest.raises(InputError, match=r"subclass of excora\.convert\.Converted"):
+        register_adapter(Mixer, size=size, mixin=nn.Module)
+    taken = Mixer()
+    taken.extrapolation = 3
+    with pytest.raises(ConversionError, match="something else in its attribute"):
+        extrapolate_(taken)
+    assert type(taken) is Mixer
+
+
+def test_reading_masks() -> None:
+    padding = torch.tensor([[True, True, False]])[:, None, None]
+    for mask in (padding, padding.expand(1, 1, 4, 3), torch.zeros(1, 1, 1, 3).masked_fill(~padding, -1e9)):
+        read = read_mask(mask, 3)
+        assert read.keys is not None
+        assert read.pairs is None
+        assert torch.equal(read.keys, padding)
+    assert read_mask(torch.ones(4, 3, dtype=torch.bool), 3).pairs.shape == (1, 1, 4, 3)
+    assert read_mask(None, 3, causal=True) == Visibility(None, None, None, True)
+    with pytest.raises(InputError, match="not both"):
+        read_mask(padding, 3, causal=True)
+    causal = with_bias(Visibility(None, None, None, True), torch.zeros(1, 2, 3, 3), 3, 3)
+    assert torch.equal(causal.pairs[0, 0], torch.ones(3, 3, dtype=torch.bool).tril())
+    assert with_bias(Visibility(None, None, None, False), torch.zeros(1, 2, 3, 3), 3, 3).keys.all()

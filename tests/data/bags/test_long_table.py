@@ -1,0 +1,97 @@
+"""Long tables: rows in any order, columns by name, and contradictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from data.bags.made import BAGS, IDS, TARGET, same
+from excora.data.preparation import Preparation
+from excora.data.reading import read
+from excora.data.validation import validate
+from excora.errors import DataError
+
+
+def test_a_long_table_in_any_order(tmp_path):
+    rows = [(name, *map(float, row), y) for name, bag, y in zip(IDS, BAGS, TARGET, strict=True) for row in bag]
+    frame = pd.DataFrame(rows, columns=["bag", "a", "b", "c", "y"])
+    frame["case"] = frame["bag"].str[-1]
+    frame.to_csv(tmp_path / "long.csv", index=False)
+    data = read(tmp_path / "long.csv", bag="bag", target="y", group="case")
+    assert data.ids.tolist() == IDS
+    same(data)
+    mixed = frame.iloc[np.argsort(np.arange(len(frame)) % 3, kind="stable")]  # stable: elements keep their order
+    mixed.to_parquet(tmp_path / "long.parquet")
+    data = read(tmp_path / "long.parquet", bag="bag", target="y", drop="case")
+    order = [IDS.index(name) for name in data.ids]
+    np.testing.assert_array_equal(data.target[:, 0], TARGET[order])
+    for k, place in enumerate(order):
+        assert sorted(data.content.bags.read(k).tolist()) == sorted(BAGS[place].tolist())
+    assert data.notes == ("a column without a name is left out: (unnamed) __index_level_0__",)  # of pandas
+    assert validate(tmp_path / "long.csv", bag="bag", target="y").to_dict()["elements"]["max"] == 4
+
+
+def test_columns_of_elements_are_known_by_name(tmp_path):
+    frame = pd.DataFrame(
+        {"b": list("pqrst") * 2, "x": np.arange(10.0), "z": np.arange(10.0) ** 2, "y": [*range(5)] * 2}
+    )
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame[["z", "b", "x"]].assign(more=1).to_csv(tmp_path / "b.csv", index=False)
+    frame[["b", "x"]].to_csv(tmp_path / "c.csv", index=False)
+    data = read(tmp_path / "a.csv", bag="b", target="y")
+    prepared = Preparation.fit(data, np.arange(5))
+    assert prepared.matrix_names[:2] == ("mean of x", "mean of z")
+    new = read(tmp_path / "b.csv", bag="b", target="y", labelled=False)
+    assert prepared.examine(new).notes == ("column 'more' is ignored: training has not seen it",)
+    np.testing.assert_array_equal(prepared.matrix(new), prepared.matrix(data))
+    wanted = prepared.features(data).read(np.arange(5))
+    torch.testing.assert_close(prepared.features(new).read(np.arange(5)), wanted, rtol=0, atol=0)
+    with pytest.raises(DataError, match="column 'z' is missing"):
+        prepared.features(read(tmp_path / "c.csv", bag="b", target="y", labelled=False))
+
+
+LONG = "b,x,y,g\np,1,5,u\np,2,5,u\nq,3,6,v\nq,4,6,v\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (LONG.replace("q,4,6", "q,4,7"), "'y' must be the same in every row of a bag, got '6' and '7' in bag 'q'"),
+        (LONG.replace("p,2,5,u", "p,2,5,v"), "'g' must be the same in every row of a bag, got 'u' and 'v' in bag 'p'"),
+        (LONG.replace("p,2,5,u", "p,2,,u"), "'y' must be the same in every row of a bag, got '5.0' and 'nan'"),
+        (LONG.replace("q,4", "q,"), "column 'x' must be a finite number in every row of a bag, got 'nan' in row 5"),
+        (LONG.replace("q,4", "q,red"), "column 'x' must be a finite number in every row of a bag, got 'red' in row 5"),
+        (LONG.replace("q,4", "q,1e39"), "column 'x' must be a finite number .* got '1e[+]39' in row 5"),
+        (LONG.replace("q,4", ",4"), "the bag 'b' must be there in every row, got nothing in row 5"),
+    ],
+)  # fmt: skip
+def test_long_tables_that_contradict_themselves(tmp_path, content, message):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        read(tmp_path / "a.csv", bag="b", target="y", group="g")
+
+
+def test_a_column_that_nobody_can_read_matters_only_if_training_had_it(tmp_path):
+    def at(name, text):
+        (tmp_path / name).write_text(text)
+        return read(tmp_path / name, bag="b", target="y", labelled=name == "train.csv")
+
+    data = at("train.csv", "b,x,y\np,1,1\np,2,1\nq,3,2\nr,4,3\n")
+    prepared = Preparation.fit(data, np.arange(3))
+    new = at("more.csv", "word,b,x\nu,p,1\nv,p,2\n,q,3\nw,r,4\n")
+    np.testing.assert_array_equal(prepared.matrix(new), prepared.matrix(data))
+    assert prepared.examine(new).notes == ("column 'word' is ignored: training has not seen it",)
+    with pytest.raises(DataError, match="column 'x' must be a finite number in every row of a bag, got 'u' in row 2"):
+        prepared.features(at("bad.csv", "b,x,z\np,u,1\nq,1,2\n"))
+    with pytest.raises(DataError, match=r"worse\.csv: column 'x' must be a finite number"):
+        at("worse.csv", "b,x\np,u\nq,1\n")
+
+
+def test_bags_without_a_label_are_left_out(tmp_path):
+    (tmp_path / "a.csv").write_text("b,x,y\np,1,1\nq,2,\nq,3,\nr,4,2\n")
+    data = read(tmp_path / "a.csv", bag="b", target="y")
+    assert (data.ids.tolist(), data.target.tolist()) == (["p", "r"], [[1], [2]])
+    assert data.content.bags.gather(np.array([1, 0])).tolist() == [[4], [1]]
+    assert data.notes == ("1 of 3 bags has no label and is left out",)

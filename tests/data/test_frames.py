@@ -1,0 +1,57 @@
+"""Tables on disk: what a file may hold, what is refused, and what the message says."""
+
+from __future__ import annotations
+
+import lzma
+
+import numpy as np
+import pytest
+
+from excora.data.frames import read_frame
+from excora.data.reading import read
+from excora.errors import InputError
+
+
+def test_text_files_of_all_sorts(tmp_path):
+    (tmp_path / "bom.csv").write_bytes(b"\xef\xbb\xbfx, y\r\n1,2\r\n3,4\r\n")
+    assert list(read_frame(tmp_path / "bom.csv")) == ["x", "y"]
+    (tmp_path / "quoted.csv").write_text('x,"y, or z"\n"a\nb",2\n')
+    assert read_frame(tmp_path / "quoted.csv").to_dict("list") == {"x": ["a\nb"], "y, or z": [2]}
+    (tmp_path / "short.csv").write_text("x,y\n1\n2,3\n")
+    assert np.isnan(read_frame(tmp_path / "short.csv")["y"][0])
+    (tmp_path / "indexed.csv").write_text(",x,y,\n0,1,2,\n1,3,4,\n")
+    data = read(tmp_path / "indexed.csv", target="y")
+    assert list(data.content.frame) == ["x"]
+    assert [note for note in data.notes if "without a name" in note] == list(data.notes)
+    assert len(data.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "the file is empty"),
+        ("a.csv", b"\n\n\n", "the file is empty"),
+        ("a.csv", b"x,y,x\n1,2,3\n", "2 columns called 'x'"),
+        ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "not readable as delimited text"),
+        ("a.csv", b"x,y\n1,2\n3,4,5\n", "not readable as delimited text.*line 3"),
+        ("a.csv", b'x,y\n"1,2\n', "not readable as delimited text"),
+        ("a.csv", b"x,y\n\xff\xfe,2\n", "not readable as delimited text"),
+        ("a.csv", b"x;y\n1;2\n", "semicolons"),
+        ("a.csv.gz", b"x,y\n1,2\n", "not readable as delimited text"),
+        ("a.csv.xz", lzma.compress(b"x,y\n1,2\n")[:-20], "not readable as delimited text"),
+        ("a.parquet", b"PAR1nonsensePAR1", "not readable as Parquet"),
+        ("a.xlsx", b"", "expected a name ending in .csv"),
+    ],
+)
+def test_files_that_are_no_tables_are_named(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_frame(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        read_frame(tmp_path / "a.csv")

@@ -1,0 +1,39 @@
+"""A small labelled data set of every kind of samples, for the tests of training and the contracts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from excora.data.bags import ArrayBags, BagSet
+from excora.data.dataset import Dataset
+from excora.data.table import Table
+
+
+def _dataset(kind: str, target: np.ndarray, content: BagSet | Table) -> Dataset:
+    ids = np.array([f"{kind} {k}" for k in range(len(target))], object)
+    return Dataset(ids, tuple(f"y{k}" for k in range(target.shape[1])), target.astype(np.float64), content)
+
+
+def bags(samples: int = 70, *, targets: int = 1, seed: int = 0) -> Dataset:
+    """Bags of 1 to 8 elements of 3 features; a label is the largest of a feature."""
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(1, 9, samples)
+    values = generator.normal(size=(lengths.sum(), 3)).astype(np.float32)
+    ends = np.cumsum(lengths)
+    label = np.array([values[end - n : end].max(0)[:targets] for n, end in zip(lengths, ends, strict=True)])
+    return _dataset("bag", label, BagSet(ArrayBags(values, lengths)))
+
+
+def table(samples: int = 70, *, targets: int = 1, seed: int = 0) -> Dataset:
+    """Rows of three numbers, one of them with gaps, and a category."""
+    generator = np.random.default_rng(seed)
+    x, colour = generator.normal(size=(samples, 3)), generator.choice(["red", "green", "blue"], samples)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(colour=colour)
+    label = x[:, 0] + np.sin(x[:, 1]) + (colour == "red") + 0.1 * generator.normal(size=samples)
+    frame.loc[::8, "b"] = np.nan
+    return _dataset("row", np.stack([label, 10 * label + x[:, 2], -x[:, 0]], 1)[:, :targets], Table(frame))
+
+
+#: By kind. A source that brings a new kind of samples brings a small data set here.
+KINDS = {"bags": bags, "table": table}

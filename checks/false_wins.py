@@ -23,7 +23,7 @@ from excora.stats.paired import Predicted, draw
 from excora.stats.units import sample_units
 from tests.oracles.bootstrap import World, equal_models
 
-RESAMPLES = 500
+RESAMPLES = 300
 MODELS = 6
 FEW = {"2 folds, 1 seed": (2, 1), "5 folds, 1 seed": (5, 1), "10 folds, 1 seed": (10, 1), "5 folds, 3 seeds": (5, 3)}
 NULLS = {
@@ -155,4 +155,4 @@ def main(simulations: int, folder: Path | None) -> None:
 
 if __name__ == "__main__":
     given = sys.argv[1:]
-    main(int(given[0]) if given else 400, Path(given[1]) if len(given) > 1 else None)
+    main(int(given[0]) if given else 200, Path(given[1]) if len(given) > 1 else None)

@@ -46,6 +46,7 @@ _HOME = {
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
     "TabularEnsemble": "estimators",
+    "pearson_scorer": "estimators",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)

@@ -174,18 +174,18 @@ def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tupl
     apart = (normal[..., a] - normal[..., b]) / np.sqrt(2)
     chi, along = (apart[:, 1:] ** 2).sum(1), apart[:, 0]
     scale = np.sqrt((draws.share**2).sum())
+    contrast = np.linalg.svd(np.ones((1, cells)))[2][1:]  # (cells - 1, cells), orthogonal to 1
     for p, (one, other) in enumerate(pairs):
         means, spread = draws.cell[:, one] - draws.cell[:, other], draws.spread[..., one] - draws.spread[..., other]
-        error[:, p] += np.sqrt(_training_variance(means, spread, chi[:, p])) * scale * along[:, p]
+        known = spread @ contrast.T
+        values, vectors = np.linalg.eigh(known.T @ known)
+        variance = _solve((vectors.T @ (contrast @ means)) ** 2, np.maximum(values, 0.0), chi[:, p])
+        error[:, p] += np.sqrt(variance) * scale * along[:, p]
     return difference, error
 
 
-def _training_variance(means: Array, spread: Array, chi: Array) -> Array:
-    """Draws of v from the means of a pair's cells (cells,), the units' parts in them (units, cells) and draws chi."""
-    contrast = np.linalg.svd(np.ones((1, len(means))))[2][1:]  # (cells - 1, cells), orthogonal to 1
-    known = spread @ contrast.T
-    values, vectors = np.linalg.eigh(known.T @ known)
-    return _solve((vectors.T @ (contrast @ means)) ** 2, np.maximum(values, 0.0), chi)
+#: Of v, in units of the largest that it can be.
+_GRID = np.geomspace(1.0, 1e-12, 500)
 
 
 def _solve(square: Array, known: Array, chi: Array) -> Array:
@@ -194,7 +194,7 @@ def _solve(square: Array, known: Array, chi: Array) -> Array:
     if not total > 0:
         return np.zeros_like(chi)
     # The sum falls in v and is at most total / v: a fine grid below that, and straight lines between.
-    grid = total / chi.min() * np.geomspace(1.0, 1e-12, 500)
+    grid = total / chi.min() * _GRID
     height = (square / (known + grid[:, None])).sum(1)
     return np.interp(chi, height, grid, right=0.0)
 

@@ -1,7 +1,7 @@
 """Sequences of tokens from two classes, of which some positions tell more about the label than others.
 
     table  e_t = c_t mu + N(0, I) for V tokens, c_t = +-1;   label y = +-1
-    class s_l of position l: y with probability (1 + q_l)/2, so that E[s_l s_m] = q_l q_m;   its token uniform in its class
+    class s_l of position l: y with probability (1 + q_l)/2, so that E[s_l s_m] = q_l q_m; its token uniform in it
 
 Pooled with weights w, the covariance shows mu or does not: :mod:`excora.theory.spectral`. Early positions that tell
 more (``decay`` below 1) favour harmonic weights over the mean, late ones the converse.
@@ -49,7 +49,7 @@ class PooledMixtureTask(Task):
     def __post_init__(self) -> None:
         if self.vocabulary < 2 or self.vocabulary % 2 or not 1 <= self.length <= LONGEST:
             raise InputError(
-                f"vocabulary must be even, at least 2, and length 1 to {LONGEST}, got {self.vocabulary} and {self.length}"
+                f"vocabulary must be even, 2 or more, length 1 to {LONGEST}, got {self.vocabulary} and {self.length}"
             )
         if not (0 < self.first < 1 and self.decay > 0 and max(self.tells) < 1) or self.signal < 0:
             raise InputError("all q = first decay^(l-1) must lie between 0 and 1, and signal must not be negative")

@@ -3,8 +3,8 @@
     x_i ~ N(0, Sx),  y_i = beta_i.x_i + N(0, s2),  beta ~ N(0, Sb)
     prediction of a query x:  x' W sum_i omega_i y_i x_i
 
-Linear attention has omega = 1; a state-space layer such as H3 has omega_i free, one a lag. W is a preconditioned step of
-gradient descent. Derived here for the setting of Li, Rawat and Oymak, "Fine-grained analysis of in-context linear
+Linear attention has omega = 1; a state-space layer such as H3 has omega_i free, one a lag. W is a preconditioned step
+of gradient descent. Derived here for the setting of Li, Rawat and Oymak, "Fine-grained analysis of in-context linear
 estimation" (NeurIPS 2024, arXiv 2407.10005), and checked by simulation. Risks include the label's own noise s2.
 """
 

@@ -97,9 +97,10 @@ class InverseCDF(TimeEncoding):
         if dim % 2:
             raise InputError(f"dim must be even, a cosine and a sine a frequency, got {dim}")
         self.register_buffer("u", (torch.arange(dim // 2) + 0.5) / (dim // 2), persistent=False)
-        self.body = nn.Sequential(nn.Linear(1, hidden), nn.Tanh(), nn.Linear(hidden, 1))
-        nn.init.zeros_(self.body[2].weight)
-        nn.init.zeros_(self.body[2].bias)
+        last = nn.Linear(hidden, 1)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.body = nn.Sequential(nn.Linear(1, hidden), nn.Tanh(), last)
 
     def frequency(self) -> Tensor:
         """w (dim / 2,)."""

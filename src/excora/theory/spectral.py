@@ -122,7 +122,7 @@ def recovery(signal: float, gain: float, gamma: float, delta: float, kappa: floa
         return Recovery(s, threshold, kappa * edge, kappa * edge, 0.0)
     slope = 1.0 - (gamma + delta + gamma * delta) / s**2 - 2.0 * gamma * delta / s**3
     seen = s * slope / (s + gamma) * signal / (signal + delta)
-    return Recovery(s, threshold, kappa * edge, kappa * float(_f(np.float64(s), gamma, delta)), seen)
+    return Recovery(s, threshold, kappa * edge, kappa * float(_f(np.array(s), gamma, delta)), seen)
 
 
 def sequences_needed(signal: float, gain: float, dim: int, vocabulary: float = np.inf) -> float:

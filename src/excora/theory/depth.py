@@ -147,9 +147,9 @@ class Sizing(NamedTuple):
     def __str__(self) -> str:
         side = "below" if self.too_shallow else "above"
         return (
-            f"{self.depth} layers of width {self.width} are {side} the threshold of log_3(width) = {self.threshold:.1f} "
-            f"layers; a width of {3**self.depth:,} would put it at {self.depth}. On language models this depth paid from "
-            f"a width of {self.fitted_width:,.0f} on: a fit to those, and no statement about tables or slides."
+            f"{self.depth} layers of width {self.width} are {side} the threshold, log_3(width) = {self.threshold:.1f}; "
+            f"a width of {3**self.depth:,} would put it at {self.depth}. On language models this depth paid from a "
+            f"width of {self.fitted_width:,.0f} on: a fit to those, and no statement about tables or slides."
         )
 
 

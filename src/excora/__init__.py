@@ -36,7 +36,7 @@ _HOME = {
     "diagnose": "diagnosis",
     "Ragged": "ragged",
     "penalties": "reduce",
-    "accumulate_backward": "reduce",
+    "accumulate_backward": "accumulation",
     "Settings": "settings",
     "fit": "application",
     "predict": "application",

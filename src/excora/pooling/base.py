@@ -98,6 +98,7 @@ class Entry(NamedTuple):
     make: Callable[..., Pool]  #: from the width and the pool's own options
     label: str  #: in tables and figures
     convex: bool  #: whether its effective weights are at least 0 and sum to 1, so that the value stays in the hull
+    usual: bool = True  #: whether it takes part in a comparison that names no pools
 
     def takes(self, option: str) -> bool:
         """Whether the pool has such an option."""
@@ -108,11 +109,11 @@ pools: Registry[Entry] = Registry("pool", home="excora.pooling")
 M = TypeVar("M", bound=Callable[..., Pool])
 
 
-def register_pool(name: str, *, convex: bool, label: str | None = None) -> Callable[[M], M]:
+def register_pool(name: str, *, convex: bool, label: str | None = None, usual: bool = True) -> Callable[[M], M]:
     """Put a class of pools, or a function that makes one, behind ``name``."""
 
     def register(make: M) -> M:
-        pools.register(name, Entry(make, label or name, convex))
+        pools.register(name, Entry(make, label or name, convex, usual))
         return make
 
     return register

@@ -23,7 +23,7 @@ from excora.registry import Registry
 class Pooled(NamedTuple):
     """What a pool returns, whatever its kind."""
 
-    value: Tensor  #: the pooled embedding, (bags, dim), in the dtype of the input
+    value: Tensor  #: the pooled embedding, (bags, width of the pool), in the dtype of the input
     weights: Tensor  #: attention weights, differentiable: (bags, elements), or (total,) for a :class:`Ragged`
     penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
     details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, logits
@@ -65,6 +65,11 @@ class Pool(nn.Module):
         if dim < 1:
             raise InputError(f"dim must be a positive width of the elements, got {dim}")
         self.dim = dim
+
+    @property
+    def width(self) -> int:
+        """Of the value."""
+        return self.dim
 
     def check(self, h: Tensor | Ragged, mask: Tensor | None) -> None:
         """Raise unless the input is a batch of bags of this pool's width, as a padded tensor or a ragged batch."""
@@ -129,10 +134,11 @@ def make_pool(name: str, dim: int, **options: Any) -> Pool:
     False
     """
     pool = pools[name].make(dim, **options)
-    scorer = getattr(pool, "scorer", None)
-    last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
-    if isinstance(last, nn.Module) and isinstance(bias := getattr(last, "bias", None), nn.Parameter):
-        bias.requires_grad_(False)
+    for head in (module for module in pool.modules() if isinstance(module, Pool)):
+        scorer = getattr(head, "scorer", None)
+        last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
+        if isinstance(last, nn.Module) and isinstance(bias := getattr(last, "bias", None), nn.Parameter):
+            bias.requires_grad_(False)
     return pool
 
 

@@ -62,7 +62,7 @@ class KrigingPool(WeighingPool):
             raise InputError(f"length must be above 0 and nugget above {LEAST}, got {length} and {nugget}")
         self.keys = Keys(dim, given=keys, width=rank)
         self.log_length = nn.Parameter(torch.tensor([math.log(length)]))
-        self.raw_nugget = nn.Parameter(torch.tensor([math.log(math.expm1(nugget - LEAST))]))
+        self.raw_nugget = nn.Parameter(torch.tensor([_unsoftplus(nugget - LEAST)]))
 
     def read(self, h: Tensor) -> Tensor:
         """key_i - query."""
@@ -90,3 +90,8 @@ class KrigingPool(WeighingPool):
     def decay_free(self) -> Iterator[nn.Parameter]:
         """Length and nugget, which weight decay should leave alone."""
         yield from (self.log_length, self.raw_nugget)
+
+
+def _unsoftplus(x: float) -> float:
+    """The number whose softplus is x > 0."""
+    return x + math.log(-math.expm1(-x))

@@ -40,7 +40,7 @@ class HeadedPool(Pool):
         # A head is a pool of `part` channels whose scorer reads all `dim`.
         self.heads = nn.ModuleList([make(part) for _ in range(heads)]) if heads > 1 else None
 
-    def with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
+    def _with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
         """One head: the pool by scores as :func:`excora.kernels.attend.attend` takes them."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class HeadedPool(Pool):
             whole = h.values if isinstance(h, Ragged) else blank_padding(h, mask)
             logits = [score(head.get_submodule("scorer"), whole) for head in heads]
             parts = [_channels(h, k * head.dim, head.dim) for k, head in enumerate(heads)]
-            found = [head.with_scores(x, mask, (z,), 1.0) for head, x, z in zip(heads, parts, logits, strict=True)]
+            found = [head._with_scores(x, mask, (z,), 1.0) for head, x, z in zip(heads, parts, logits, strict=True)]
         first, each = found[0], torch.stack([one.effective for one in found])
         details = {name: torch.stack([one.details[name] for one in found]).mean(0) for name in first.details}
         penalty = Penalty(torch.stack([one.penalty.sum for one in found]).mean(0), first.penalty.count)

@@ -121,9 +121,9 @@ class SoftmaxPool(HeadedPool):
         self.check(h, mask)
         if self.heads is not None:
             return self.together(h, mask)
-        return self.with_scores(h, mask, *scores_of(self.scorer, h, mask))
+        return self._with_scores(h, mask, *scores_of(self.scorer, h, mask))
 
-    def with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
+    def _with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
         """One head."""
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         out = attend(h, scores, None, (), mask=mask, keep=keep, scale=scale)

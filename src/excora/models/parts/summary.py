@@ -19,14 +19,14 @@ class Moments(NamedTuple):
 
     mean: Tensor  #: (bags, dim)
     spread: Tensor  #: (bags, dim) the deviation of each channel
-    count: Tensor  #: (bags, 1) elements
+    number: Tensor  #: (bags, 1) of elements
 
 
 def moments(h: Tensor | Ragged, mask: Tensor | None = None) -> Moments:
     """mu = sum_i h_i / n, s = sqrt(sum_i (h_i - mu)^2 / n) by channel, and n; zeros for an empty bag.
 
     >>> moments(torch.tensor([[[1.0], [3.0]]]))
-    Moments(mean=tensor([[2.]]), spread=tensor([[1.]]), count=tensor([[2.]]))
+    Moments(mean=tensor([[2.]]), spread=tensor([[1.]]), number=tensor([[2.]]))
     """
     if isinstance(h, Ragged):
         flat, bag = at_least_float32(h.values), h.bag_index()
@@ -47,9 +47,9 @@ def moments(h: Tensor | Ragged, mask: Tensor | None = None) -> Moments:
 PARTS: dict[str, tuple[Callable[[int], int], Callable[[Moments, float], Tensor]]] = {
     "mean": (lambda dim: dim, lambda m, usual: m.mean),  # noqa: ARG005
     "spread": (lambda dim: dim, lambda m, usual: m.spread),  # noqa: ARG005
-    "sum": (lambda dim: dim, lambda m, usual: m.mean * (m.count / usual)),
-    "size": (lambda dim: 1, lambda m, usual: ((1.0 + m.count) / (1.0 + usual)).log()),  # noqa: ARG005
-    "number": (lambda dim: 1, lambda m, usual: m.count / usual),  # noqa: ARG005
+    "sum": (lambda dim: dim, lambda m, usual: m.mean * (m.number / usual)),
+    "size": (lambda dim: 1, lambda m, usual: ((1.0 + m.number) / (1.0 + usual)).log()),  # noqa: ARG005
+    "number": (lambda dim: 1, lambda m, usual: m.number / usual),  # noqa: ARG005
 }
 #: Those that depend on how many elements are usual.
 COUNTED = {"sum", "size", "number"}

@@ -27,7 +27,7 @@ def test_path_is_scikit_learns(shape, alpha):
     x, y, weight = _data(*shape)
     fit, peer = RidgePath(x, y, weight).at(alpha), _peer(x, y, weight, alpha)
     new = _data(5, shape[1], seed=1)[0]
-    np.testing.assert_allclose(fit(new), peer.predict(new), rtol=1e-8)
+    np.testing.assert_allclose(fit.predict(new), peer.predict(new), rtol=1e-8)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -50,7 +50,7 @@ def test_penalty_is_the_best_on_left_out_samples_by_target():
     np.testing.assert_allclose(fit.penalty, np.array(PENALTIES)[errors.argmin(0)])
     assert fit.penalty[1] > 100 * fit.penalty[0]
     np.testing.assert_allclose(((y - fit.left_out) ** 2).sum(0), errors.min(0))
-    np.testing.assert_allclose(fit.line(x)[:, 0], RidgePath(x, y).at(fit.penalty[0])(x)[:, 0])
+    np.testing.assert_allclose(fit.line.predict(x)[:, 0], RidgePath(x, y).at(fit.penalty[0]).predict(x)[:, 0])
 
 
 def test_unknown_labels_do_not_count():
@@ -61,8 +61,8 @@ def test_unknown_labels_do_not_count():
     fit, apart = left_out_ridge(x, holes, weight), left_out_ridge(x[known], y[known][:, :1], weight[known])
     np.testing.assert_allclose(fit.line.coefficient[:, :1], apart.line.coefficient)
     np.testing.assert_allclose(fit.left_out[known, :1], apart.left_out)
-    np.testing.assert_allclose(fit.left_out[~known, 0], fit.line(x)[~known, 0])
-    np.testing.assert_allclose(fit.line(x)[:, 1:], left_out_ridge(x, y[:, 1:], weight).line(x))
+    np.testing.assert_allclose(fit.left_out[~known, 0], fit.line.predict(x)[~known, 0])
+    np.testing.assert_allclose(fit.line.predict(x)[:, 1:], left_out_ridge(x, y[:, 1:], weight).line.predict(x))
 
 
 @pytest.mark.parametrize("known", [0, 1, 2])
@@ -77,7 +77,7 @@ def test_hardly_any_label(known):
 def test_constant_columns_and_labels():
     x = np.column_stack([np.ones(8), np.arange(8.0)])
     fit = left_out_ridge(x, np.full((8, 1), 2.0))
-    np.testing.assert_allclose(fit.line(x), 2.0)
+    np.testing.assert_allclose(fit.line.predict(x), 2.0)
     np.testing.assert_allclose(fit.left_out, 2.0)
 
 

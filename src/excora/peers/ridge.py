@@ -30,7 +30,7 @@ class Ridge(Peer):
                 known[how] = scaled, RidgePath(scaled.train.x, scaled.train.y, scaled.train.weight)
             scaled, path = known[how]
             alpha = parameters["alpha"] if "alpha" in parameters else len(train.x) * parameters["penalty"]
-            yield Fitted(scaled.before(path.at(alpha)), parameters)
+            yield Fitted(scaled.before(path.at(alpha).predict), parameters)
 
 
 peers.register("ridge", Ridge())

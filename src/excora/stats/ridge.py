@@ -27,14 +27,14 @@ PENALTIES = tuple(np.logspace(-2, 5, 22).tolist())
 class Linear(NamedTuple):
     """x coefficient + intercept.
 
-    >>> Linear(np.array([[2.0]]), np.array([1.0]))(np.array([[3.0]])).tolist()
+    >>> Linear(np.array([[2.0]]), np.array([1.0])).predict(np.array([[3.0]])).tolist()
     [[7.0]]
     """
 
     coefficient: Array  #: (features, targets)
     intercept: Array  #: (targets,)
 
-    def __call__(self, x: Array) -> Array:
+    def predict(self, x: Array) -> Array:
         """Predictions (n, targets) of features (n, features)."""
         return x @ self.coefficient + self.intercept
 
@@ -43,7 +43,7 @@ class RidgePath:
     """The fits with every penalty to features ``x`` (n, p), known labels ``y`` (n, t) and weights (n,) or None.
 
     >>> x, y = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]])
-    >>> RidgePath(x, y).at(1e-12)(np.array([[4.0]])).round(6).tolist()
+    >>> RidgePath(x, y).at(1e-12).predict(np.array([[4.0]])).round(6).tolist()
     [[9.0]]
     """
 
@@ -67,19 +67,20 @@ class RidgePath:
         coefficient = self.back @ (self.rotated / (self.values + alpha)[:, None])
         return Linear(coefficient, self.level - self.mean @ coefficient)
 
+    @cached_property
+    def _seen(self) -> Array:
+        """(n, r): the squared coordinates of x - m in the eigenvectors of A'A."""
+        # The columns of `back` for a wide matrix have a squared length of their eigenvalue.
+        length = (self.back**2).sum(0)
+        return (self.centred @ self.back) ** 2 / np.where(length > 1e-14 * length.max(initial=0.0), length, np.inf)
+
     def leverage(self, alpha: float) -> Array:
         """h_i (n,): how much a label moves its own prediction."""
-        wide = len(self.values) == len(self.v) < self.centred.shape[1]
-        seen = (
-            self.centred @ self.back
-        )  # x - m in the eigenvectors; for a wide matrix times the root of the eigenvalues
-        scale = self.values if wide else np.ones_like(self.values)
-        held = np.divide(1.0, scale * (self.values + alpha), out=np.zeros_like(scale), where=scale > 0)
-        return self.v * (1.0 / len(self.v) + (seen**2) @ held)
+        return self.v * (1.0 / len(self.v) + self._seen @ (1.0 / (self.values + alpha)))
 
     def left_out(self, alpha: float) -> Array:
         """For each sample the prediction (n, t) of the fit with this penalty to all the others."""
-        missed = self.y - self.at(alpha)(self.centred + self.mean)
+        missed = self.y - self.at(alpha).predict(self.centred + self.mean)
         return self.y - missed / np.maximum(1.0 - self.leverage(alpha), 1e-12)[:, None]
 
 
@@ -110,7 +111,8 @@ def left_out_ridge(
         )
     coefficient, intercept = np.zeros((x.shape[1], y.shape[1])), np.zeros(y.shape[1])
     left_out, chosen = np.empty_like(y, dtype=float), np.full(y.shape[1], np.inf)
-    for targets in known_together(y):
+    for together in known_together(y):
+        targets = np.array(together)
         known = ~np.isnan(y[:, targets[0]])
         if known.sum() < 3:
             intercept[targets] = y[known][:, targets].mean(0) if known.any() else 0.0
@@ -119,7 +121,7 @@ def left_out_ridge(
         held = None if weight is None else weight[known]
         line, own, penalty = _best(RidgePath(x[known], y[known][:, targets], held), held, penalties)
         coefficient[:, targets], intercept[targets], chosen[targets] = line.coefficient, line.intercept, penalty
-        left_out[:, targets] = line(x)
+        left_out[:, targets] = line.predict(x)
         left_out[np.ix_(known, targets)] = own
     return LeftOutRidge(Linear(coefficient, intercept), left_out, chosen)
 

@@ -163,7 +163,6 @@ def _block(contents: Contents) -> str:
         [
             row["variant"],
             str(row["batch"]),
-            f"{row['rate']:g}",
             with_spread(row, "PCC", 4),
             number(row["gradient ratio end"], 3),
             row["plateau"],
@@ -177,7 +176,6 @@ def _block(contents: Contents) -> str:
     header = (
         "variant",
         "batch",
-        "learning rate",
         "test PCC",
         "ratio, end",
         "plateau seen",

@@ -10,11 +10,11 @@ import torch
 from oracles.rows import randomised
 from torch import Tensor, nn
 
+from excora.accumulation import accumulate_backward
 from excora.errors import InputError
 from excora.losses import JointLoss
 from excora.pooling import Pool, make_pool, pools
 from excora.ragged import Ragged
-from excora.reduce import accumulate_backward
 
 DIM, BAGS, ELEMENTS = 5, 6, 7
 

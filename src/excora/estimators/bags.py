@@ -71,6 +71,10 @@ class BagRegressor(Regressor, kind="bags"):
         lengths = [len(bag) for bag in bags]
         return unlabelled(BagSet(ArrayBags(np.concatenate(bags), lengths)))
 
+    def _joined(self, first: BagSet, second: BagSet) -> BagSet:
+        bags = [one.bags.read(k) for one in (first, second) for k in range(len(one))]
+        return BagSet(ArrayBags(np.concatenate(bags), [len(bag) for bag in bags]))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from excora.extrapolation import learned_temperature
-from excora.kernels import closed_form, compiled
+from excora.kernels import calls, closed_form, compiled
 from excora.kernels.formulas import Box
 from kernels.samples import problem
 
 
 def test_the_compiled_form_does_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_SHARING", 0)
+    monkeypatch.setattr(calls, "WORTH_SHARING", 0)
     scores = torch.randn(8), torch.tensor(0.1)
     box = Box(
         torch.randn(5, 50, 8), None, None, scores, learned_temperature, (torch.tensor(0.7), torch.tensor(0.3)), 2.0

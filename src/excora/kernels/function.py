@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from excora.extrapolation import Law
 from excora.functional import at_least_float32, full_precision
@@ -50,6 +52,25 @@ def fastest(dtype: torch.dtype, device: torch.device, law: Law | None) -> Module
     """The compiled module where it is installed and knows format and law, else the one in torch operations."""
     compiled = _compiled() if dtype == torch.float32 and device.type == "cpu" else None
     return compiled if compiled is not None and compiled.knows(law) else closed_form
+
+
+def is_recorded(*inputs: Tensor) -> bool:
+    """Whether a graph is recorded."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+
+
+def needs_plain(*tensors: Tensor) -> bool:
+    """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0
+    return dual or any(t.device.type == "meta" or type(t) not in (Tensor, nn.Parameter) for t in tensors)
+
+
+def is_bare(module: nn.Module) -> bool:
+    """Whether a module does what its class says: neither a hook nor a forward of its own."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return not hooks and "forward" not in vars(module)
 
 
 @functools.cache
@@ -101,7 +122,7 @@ class Attend(torch.autograd.Function):
         (flat, *rest), saved = kept[:-8], kept[-8:]
         with full_precision(flat.device):
             if torch.is_grad_enabled():
-                return (None, *_backward_with_graph(ctx.plan, [flat, *rest], grads[:6]))
+                return (None, *gradients_with_graph(partial(plain_blocks, ctx.plan), [flat, *rest], grads[:6]))
             wants_h = ctx.needs_input_grad[1]
             return (None, *gradients(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
 
@@ -194,14 +215,16 @@ def plain_blocks(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
     return tuple(field[places[each]] for field, each in zip(fields, PER_ELEMENT, strict=True))
 
 
-def _backward_with_graph(plan: Plan, inputs: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The same gradient through the plain formulas, as a graph that can be differentiated again.
+def gradients_with_graph(
+    call: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradient of ``call``, plain operations, as a graph that can be differentiated again.
 
     Differentiated are aliases of the inputs: the inputs themselves may depend on one another (logits on h) and so may
     the gradients that arrive, and neither is to be followed here.
     """
     aliases = [tensor.view_as(tensor) for tensor in inputs]
-    outputs = plain_blocks(plan, *aliases)
+    outputs = call(*aliases)
     pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None and out.requires_grad]
     wanted = [alias for alias in aliases if alias.requires_grad]
     found = iter(

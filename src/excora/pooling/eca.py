@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
-from excora.kernels.attend import attend, gain
+from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm
+from excora.kernels.attend import attend
+from excora.kernels.residual import residual
 from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.plain import LinearScorer, scores_of
 from excora.ragged import Ragged
@@ -95,8 +96,7 @@ class ECAPool(Pool):
         ours = self.extrapolation
         scores, scale = scores_of(self.scorer, h, mask)
         out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
-        gamma = ours.gamma(out.mean) if ours.gain is None else gain(ours.gain, out.mean)
-        value = extrapolate(out.mean, out.attended, gamma.unsqueeze(1)).to(elements.dtype)
+        value, gamma = residual(ours, out.mean, out.attended)
         details = {
             "gamma": gamma,
             "temperature": out.temperature,
@@ -104,7 +104,7 @@ class ECAPool(Pool):
             "logits": out.logits,
         }
         real = h.lengths if isinstance(h, Ragged) else mask
-        return Pooled(value, out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
+        return Pooled(value.to(elements.dtype), out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and temperature, which weight decay should leave alone."""

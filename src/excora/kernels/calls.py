@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,11 @@ class Loop:
 
     def __init__(self, body: Callable[..., None], *, arrays: str, whole: str, real: str) -> None:
         self.body = body
-        kinds = [("place", "i8")] + [(n, "i8") for n in f"{arrays} {whole}".split()] + [(n, "f8") for n in real.split()]
-        self.record = np.dtype(kinds)
-        self.names = self.record.names[1:]
+        whole_names, real_names = f"{arrays} {whole}".split(), real.split()
+        self.names = [*whole_names, *real_names]
+        kinds = ["i8"] * (1 + len(whole_names)) + ["f8"] * len(real_names)
+        self.record = np.dtype(list(zip(["place", *self.names], kinds, strict=True)))
+        self.layout = struct.Struct("q" * (1 + len(whole_names)) + "d" * len(real_names))
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -73,8 +76,8 @@ class Loop:
         """
         values = [given[name] for name in self.names]
         values = [0 if x is None else x.data_ptr() if isinstance(x, Tensor) else x for x in values]
-        record = np.array((0, *values), dtype=self.record)
-        address = record.__array_interface__["data"][0]
+        record = ctypes.create_string_buffer(self.layout.pack(0, *values))
+        address = ctypes.addressof(record)
         threads = 1 if work < WORTH_SHARING else min(torch.get_num_threads(), jobs)
         team = _team() if threads > 1 else None
         if team is None:

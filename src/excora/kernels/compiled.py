@@ -59,7 +59,7 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     linear, (_, slope), found = box.weight is not None, _law(box), result.found
     g_a, g_mu, g_alpha, g_z, g_tau, g_sigma = map(_whole, grads)
     d_z, d_weight = torch.empty(bags, elements), torch.empty(bags, dim) if linear else None
-    d_parameters = torch.empty(2, bags)
+    d_base, d_slope = torch.empty(bags), torch.empty(bags)
     loops_backward.backward(
         bags, 2 * h.numel(), bags=bags, elements=elements, dim=dim,
         h=h, real=_whole(box.real), weight=box.scores[0].contiguous() if linear else None, scale=box.scale,
@@ -68,11 +68,11 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
         temperature=found.temperature.contiguous(), dispersion=found.dispersion.contiguous(),
         shift=result.shift.contiguous(), offset=result.offset.contiguous(),
         g_a=g_a, g_mu=g_mu, g_alpha=g_alpha, g_z=g_z, g_tau=g_tau, g_sigma=g_sigma,
-        d_z=d_z, d_weight=d_weight, d_base=d_parameters[0], d_slope=d_parameters[1], d_h=out,
+        d_z=d_z, d_weight=d_weight, d_base=d_base, d_slope=d_slope, d_h=out,
     )  # fmt: skip
-    pairs = zip(box.parameters, d_parameters, strict=False)
+    pairs = zip(box.parameters, (d_base, d_slope), strict=False)
     parameters = tuple((d if x.numel() > 1 else d.sum()).to(x.dtype).view_as(x) for x, d in pairs)
-    return Gradients(d_z, None if d_weight is None else d_weight.sum(0) * box.scale, parameters)
+    return Gradients(d_z, None if d_weight is None else d_weight.sum(0).mul_(box.scale), parameters)
 
 
 def _law(box: Box) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 from excora.extrapolation import Law
 from excora.functional import at_least_float32, full_precision
 from excora.kernels import closed_form
-from excora.kernels.closed_form import Result
+from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box, plain
 from excora.ragged import Block
 
@@ -168,37 +168,44 @@ def gradients(
     wants_h: bool,
 ) -> list[Tensor | None]:
     """The gradients of flat, the scorer's tensors and the law's parameters."""
-    linear = plan.scale is not None
     d_flat = torch.empty_like(flat) if wants_h else None
-    d_logits = torch.empty_like(saved[3])
-    d_weight = torch.zeros_like(rest[0], dtype=d_logits.dtype) if linear else None
-    d_parameters = [torch.zeros_like(x) for x in rest[1 + linear :]]
+    found = []
     for block, blank in zip(plan.blocks, blanked, strict=True):
         box = plan.box(block, flat, rest)
         box = box.blanked() if blank else box
-        fields = [_part(block, x, each) for x, each in zip(saved, (*PER_ELEMENT, False, False), strict=True)]
-        result = Result(Attended(*fields[:6]), *fields[6:])
-        own = [None if g is None else _part(block, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
+        mask = block.mask if by.READS_PADDING else None
+        fields = [_part(block, mask, x, each) for x, each in zip(saved, (*PER_ELEMENT, False, False), strict=True)]
+        own = [None if g is None else _part(block, mask, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
         direct = d_flat is not None and isinstance(block.rows, slice) and d_flat.dtype == box.h.dtype
         out = None if d_flat is None else block.load(d_flat) if direct else torch.empty_like(box.h)
-        found = by.backward(box, result, own, out)
+        found.append(by.backward(box, Result(Attended(*fields[:6]), *fields[6:]), own, out))
         if d_flat is not None and out is not None and not direct:
             block.store(d_flat, out)
-        block.store(d_logits, found.logits)
-        if d_weight is not None:
-            d_weight += found.weight
-        for total, part in zip(d_parameters, found.parameters, strict=True):
-            total[... if total.numel() == 1 else block.bags] += part
-    if d_weight is None:
-        return [d_flat, d_logits.to(rest[0].dtype), *d_parameters]
-    return [d_flat, d_weight.to(rest[0].dtype), d_logits.sum().to(rest[1].dtype).view_as(rest[1]), *d_parameters]
+    return [d_flat, *_summed(plan, saved[3], rest, found)]
 
 
-def _part(block: Block, x: Tensor, each: bool) -> Tensor:
-    """The block's part of a field; padding, and rows that an index block only borrows, carry nothing."""
+def _part(block: Block, mask: Tensor | None, x: Tensor, each: bool) -> Tensor:
+    """The block's part of a field; where padding is read, it and rows that are only borrowed carry nothing."""
     if not each:
-        return x[block.bags]
-    return block.load(x) if block.mask is None else block.load(x).masked_fill(~block.mask, 0.0)
+        return x if isinstance(block.bags, slice) and block.shape[0] == len(x) else x[block.bags]
+    return block.load(x) if mask is None else block.load(x).masked_fill(~mask, 0.0)
+
+
+def _summed(plan: Plan, logits: Tensor, rest: Sequence[Tensor], found: Sequence[Gradients]) -> list[Tensor]:
+    """The gradients of the scorer's tensors and the law's parameters, of all blocks."""
+    d_logits, d_weight, d_parameters = found[0].logits.reshape(-1), found[0].weight, found[0].parameters
+    if len(found) > 1 or d_logits.shape != logits.shape or not isinstance(plan.blocks[0].rows, slice):
+        d_logits = torch.empty_like(logits)
+        totals = [torch.zeros_like(x) for x in rest[1 if plan.scale is None else 2 :]]
+        for block, part in zip(plan.blocks, found, strict=True):
+            block.store(d_logits, part.logits)
+            for total, own in zip(totals, part.parameters, strict=True):
+                total[... if total.numel() == 1 else block.bags] += own
+        d_parameters = tuple(totals)
+        d_weight = None if d_weight is None else torch.stack([f.weight for f in found if f.weight is not None]).sum(0)
+    if d_weight is None:
+        return [d_logits.to(rest[0].dtype), *d_parameters]
+    return [d_weight.to(rest[0].dtype), d_logits.sum().to(rest[1].dtype).view_as(rest[1]), *d_parameters]
 
 
 def plain_blocks(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:

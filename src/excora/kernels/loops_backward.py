@@ -49,11 +49,12 @@ def _through_softmax(z, w, centre, sharp, d):
     """d_alpha to d_z in place; returns d_tau = - sum d_z z / tau."""
     moved, usual = 0.0, 0.0
     for i in range(len(z)):
-        usual += w[i] * z[i]
+        usual += w[i] * z[i] if w[i] != ZERO else ZERO  # in padding there may be anything
     usual = np.float32(usual)
     for i in range(len(z)):
         d[i] = w[i] * (d[i] - centre) * sharp
-        moved -= d[i] * (z[i] - usual)  # any constant will do, and a near one keeps the digits
+        # Any constant will do, and a near one keeps the digits.
+        moved -= d[i] * (z[i] - usual) if w[i] != ZERO else ZERO
     return moved * sharp
 
 
@@ -120,7 +121,7 @@ def _backward(record):
             d_sigma += own[2] / call.divisor
         if call.g_z != 0:
             for i in range(elements):
-                d[i] += g_z[b, i]
+                d[i] += g_z[b, i] if not masked or r[i] else ZERO
         if call.weight != 0:
             weigh(x, r, masked, s, d, d_weight[b])
         if call.d_h != 0:

@@ -21,7 +21,7 @@ def residual(extrapolation: Extrapolation, mean: Tensor, attended: Tensor) -> tu
     gain = extrapolation.gain
     if type(gain) is Gain and is_bare(gain):
         inputs = (mean, attended, *gain.weights())
-        if _is_compiled(*inputs) and not needs_plain(*inputs):
+        if not needs_plain(*inputs) and _is_compiled(*inputs):
             by = Residual.apply if is_recorded(*inputs) else forward
             value, gamma, *_ = by((gain.form, gain.cap), *inputs)
             return value, gamma

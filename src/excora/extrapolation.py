@@ -114,9 +114,8 @@ def mlp_gain(
 ) -> Tensor:
     """gamma = gain(last . act(first mean + first_bias) + last_bias), act = tanh or, in the paper's form, relu.
 
-    >>> one = torch.ones(1, 1)
-    >>> mlp_gain(torch.zeros(2, 1), one, one[0], 0 * one, 0 * one[0], form="free", cap=4.0)
-    tensor([1., 1.])
+    >>> mlp_gain(torch.zeros(2, 3), *Gain(3, form="free", cap=4.0, hidden=5).weights(), form="free", cap=4.0).tolist()
+    [1.0, 1.0]
     """
     hidden = F.linear(mean.to(first.dtype), first, first_bias)
     # DIFF: tanh instead of the paper's unnamed activation in our form: a bag far from zero must not blow gamma up.

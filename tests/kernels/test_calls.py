@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from excora.errors import InputError
 from excora.kernels import calls
 from excora.kernels.calls import Loop, flags, floats, next_job
 
@@ -44,3 +45,8 @@ def test_no_job_is_nothing_to_do():
 def test_an_argument_that_is_missing_is_named():
     with pytest.raises(KeyError, match="factor"):
         LOOP(1, 0, x=torch.ones(1, 2), out=torch.zeros(1), mask=None, rows=1)
+
+
+def test_a_tensor_elsewhere_is_refused():
+    with pytest.raises(InputError, match=r"one device, got cpu and meta"):
+        LOOP(1, 0, x=torch.ones(1, 2, device="meta"), out=torch.zeros(1), mask=None, rows=1, factor=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from excora.errors import InputError
 from excora.extrapolation import learned_temperature
 from excora.kernels import calls, closed_form, compiled
 from excora.kernels.formulas import Box
@@ -50,3 +51,9 @@ def test_a_law_of_your_own_is_not_compiled():
     assert compiled.knows(learned_temperature)
     assert compiled.knows(None)
     assert not compiled.knows(lambda spread, base: base + spread.square())
+
+
+def test_a_scorer_of_another_width_is_refused():
+    box = Box(torch.randn(2, 3, 4), None, None, (torch.randn(5), torch.zeros(1)), None, ())
+    with pytest.raises(InputError, match="5 weights for elements of width 4"):
+        compiled.forward(box)

@@ -22,6 +22,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
+from excora.errors import InputError
+
 #: Below this much work, in numbers read by a forward, waking another thread costs more than it saves.
 WORTH_SHARING = 1 << 18
 
@@ -74,8 +76,7 @@ class Loop:
 
         On torch's own threads, because they are awake: others would compete with them for the cores.
         """
-        values = [given[name] for name in self.names]
-        values = [0 if x is None else x.data_ptr() if isinstance(x, Tensor) else x for x in values]
+        values = [_number(given[name]) for name in self.names]
         record = ctypes.create_string_buffer(self.layout.pack(0, *values))
         address = ctypes.addressof(record)
         threads = 1 if work < WORTH_SHARING else min(torch.get_num_threads(), jobs)
@@ -84,6 +85,15 @@ class Loop:
             self.start(address)
         else:
             team(self.compiled.address, address, threads, 0)
+
+
+def _number(x: Tensor | float | None) -> float:
+    """As it stands in a record: a tensor by its address, 0 for none."""
+    if not isinstance(x, Tensor):
+        return 0 if x is None else x
+    if not x.is_cpu:
+        raise InputError(f"elements, mask and the parameters of a pool must be on one device, got cpu and {x.device}")
+    return x.data_ptr()
 
 
 @functools.cache
@@ -113,7 +123,7 @@ def _pointer(_context, address):
     def generate(_target, builder, _signature, arguments):
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
 
-    return numba.types.voidptr(numba.types.int64), generate
+    return numba.types.voidptr(address), generate
 
 
 @compile_loop

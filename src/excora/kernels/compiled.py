@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from excora.errors import InputError
 from excora.extrapolation import Law, given_temperature, learned_temperature, linear_temperature
 from excora.kernels import loops, loops_backward
 from excora.kernels.closed_form import Gradients, Result
@@ -37,6 +38,8 @@ def forward(box: Box) -> Result:
     """As :func:`excora.kernels.closed_form.forward`."""
     h, (bags, elements, dim) = box.h.contiguous(), box.h.shape
     linear, (base, slope) = box.weight is not None, _law(box)
+    if linear and box.scores[0].shape != (dim,):
+        raise InputError(f"the scorer has {box.scores[0].numel()} weights for elements of width {dim}")
     wide, each = (bags, dim), (bags, elements)
     logits = torch.empty(each) if linear else box.scores[0].contiguous()
     found = Attended(

@@ -254,8 +254,7 @@ def _forward(record):
 
 forward = Loop(
     _forward,
-    arrays="h real keep weight bias base slope "
-    "attended mean weights logits temperature dispersion shift offset",
+    arrays="h real keep weight bias base slope attended mean weights logits temperature dispersion shift offset",
     whole="bags elements dim bases slopes law",
     real="scale divisor",
 )

@@ -29,9 +29,9 @@ def residual(extrapolation: Extrapolation, mean: Tensor, attended: Tensor) -> tu
     return extrapolate(mean, attended, gamma.unsqueeze(1)), gamma
 
 
-def _is_compiled(mean: Tensor, *rest: Tensor) -> bool:
-    single = all(x.dtype == torch.float32 for x in rest)
-    return single and fastest(mean.dtype, mean.device, None) is not closed_form
+def _is_compiled(mean: Tensor, attended: Tensor, first: Tensor, *rest: Tensor) -> bool:
+    fits = first.shape[1] == mean.shape[1] and all(x.dtype == torch.float32 for x in (attended, first, *rest))
+    return fits and fastest(mean.dtype, mean.device, None) is not closed_form
 
 
 def plain(form: tuple[str, float], mean: Tensor, attended: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:

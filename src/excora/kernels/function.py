@@ -173,7 +173,8 @@ def gradients(
     for block, blank in zip(plan.blocks, blanked, strict=True):
         box = plan.box(block, flat, rest)
         box = box.blanked() if blank else box
-        mask = block.mask if by.READS_PADDING else None
+        # The loops step over padding, where the weights are 0: but not where an index block borrows rows of others.
+        mask = block.mask if by.READS_PADDING or not isinstance(block.rows, slice) else None
         fields = [_part(block, mask, x, each) for x, each in zip(saved, (*PER_ELEMENT, False, False), strict=True)]
         own = [None if g is None else _part(block, mask, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
         direct = d_flat is not None and isinstance(block.rows, slice) and d_flat.dtype == box.h.dtype

@@ -40,7 +40,7 @@ def plain(form: tuple[str, float], mean: Tensor, attended: Tensor, *weights: Ten
     return extrapolate(mean, attended, gamma.unsqueeze(1)), gamma
 
 
-def forward(form: tuple[str, float], *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def forward(form: tuple[str, float], *inputs: Tensor) -> tuple[Tensor, ...]:
     """Value and gamma, the hidden units and the slope of the gain: what a backward asks for."""
     from excora.kernels import loops_residual  # imports numba
 

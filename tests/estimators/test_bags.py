@@ -182,3 +182,12 @@ def test_a_hidden_layer_in_the_head_bends_and_is_kept(tmp_path):
     again = BagRegressor.load(tmp_path / "bent")
     assert again.head == 1
     assert np.array_equal(again.predict(x), bent.predict(x))
+
+
+def test_bags_may_bring_their_validation_part():
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(size=(n, 3)) for n in rng.integers(1, 6, 40)]
+    y = np.array([bag[:, 0].mean() for bag in bags])
+    model = BagRegressor(dim=8, epochs=2, random_state=0).fit(bags[:25], y[:25], eval_set=[(bags[25:], y[25:])])
+    kept = model.history_[model.best_epoch_]["validation_pcc"]
+    assert kept == pytest.approx(np.corrcoef(model.predict(bags[25:]), y[25:])[0, 1], abs=1e-5)

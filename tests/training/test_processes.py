@@ -22,7 +22,7 @@ import pytest
 import torch
 from rich.console import Console
 
-SEED, KILLS, EPOCHS = 3, 5, 7
+SEED, KILLS, EPOCHS = 3, 3, 5
 FILES = ("weights.safetensors", "metrics.csv", "monitor.json", "predictions.csv", "attention.json")
 
 
@@ -216,7 +216,7 @@ def ranks() -> dict[str, Any]:
     def run(dataset: Any, **change: Any) -> Any:
         parts = split(dataset)
         assert len(parts.train) % 10 == 2
-        chosen = settings(model="pool", dropout=0.0, epochs=3, **change).settled(dataset.kind, len(parts.train))
+        chosen = settings(model="pool", dropout=0.0, epochs=2, **change).settled(dataset.kind, len(parts.train))
         built = build(dataset, parts.train, chosen)
         arguments = (built.network, built.features, built.target, parts, chosen.recipe, chosen.machine)
         return train(*arguments, progress=False)
@@ -242,7 +242,8 @@ def compared(spread: Any, alone: Any) -> dict[str, Any]:
 def main(folder: Path) -> None:
     from excora import fit
 
-    assert fork(lambda: fit(data(), output=folder / "whole", settings=settings(), progress=False)) == 0
+    # Not in a fork: what it imports and compiles, every fork then has.
+    fit(data(), output=folder / "whole", settings=settings(), progress=False)
     found = {"killed": killed(folder), "interrupted": interrupted(folder), "ranks": ranks()}
     (folder / "outcome.json").write_text(json.dumps(found))
 

@@ -12,7 +12,7 @@ from oracles.rows import plain_rows
 from excora.data.splits import Split
 from excora.data.table import TableSpec
 from excora.errors import ExcoraError, InputError
-from excora.settings import Machine, Settings
+from excora.settings import Settings
 from excora.training import train
 from training.samples import PARTS, TINY, Data, far, prepared, run
 
@@ -112,7 +112,6 @@ def test_dropout_is_the_same_every_time_and_seeds_differ(data):
         ({"weight": np.repeat([1, 0], [43, 27]).astype(np.float32)}, "validation part must hold some weight"),
         ({"split": Split(np.arange(5), np.arange(4, 9), np.arange(0))}, "must not share samples"),
         ({"split": Split(np.arange(5), np.arange(5, 6), np.arange(0))}, "validation part must hold at least 2"),
-        ({"machine": Machine(accelerator="nonsense")}, "accelerator 'nonsense'.*do not go together"),
     ],
 )
 def test_wrong_input_is_named(data, change, message):

@@ -11,6 +11,7 @@ import numpy as np
 
 from excora.application.results import columns, outside_note
 from excora.application.run import Run
+from excora.application.tuning import Tuned, is_tuned, predict_tuned
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
@@ -54,7 +55,7 @@ class Predictions:
 
 
 def predict(
-    run: Run | str | Path,
+    run: Run | Tuned | str | Path,
     data: str | Path | Dataset,
     *,
     attention: bool = False,
@@ -68,6 +69,8 @@ def predict(
     ``id`` names the samples if another column than in training does. Memory is bounded by the run's ``max_elements``;
     ``attention`` adds a row an element of the model's first pool. :func:`excora.fit` has an example.
     """
+    if is_tuned(run):
+        return _of_ensemble(run, data, attention=attention, id=id)
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)
     if not len(dataset):
@@ -89,7 +92,19 @@ def predict(
     )
 
 
-def _read(run: Run, path: str | Path, labels: str | Path | None, id: str | None) -> Dataset:
+def _of_ensemble(run: Any, data: str | Path | Dataset, *, attention: bool, id: str | None) -> Predictions:
+    """A folder of ``tune`` on new data."""
+    if attention:
+        raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
+    tuned = run if isinstance(run, Tuned) else Tuned.load(run)
+    dataset = data.without_target() if isinstance(data, Dataset) else _read(tuned, data, None, id)
+    if not len(dataset):
+        raise InputError("there is nothing to predict: the data have no samples")
+    frame, notes = predict_tuned(tuned, dataset)
+    return Predictions(frame, None, notes)
+
+
+def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, id: str | None) -> Dataset:
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")

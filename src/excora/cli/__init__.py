@@ -16,7 +16,7 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, validate
+from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, tune, validate
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -25,7 +25,16 @@ TRAINING = ("fit", "compare")
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for this command line; ``words`` without the name of the program."""
     app = new_app()
-    every = demo.demo, fit.fit, predict.predict, compare.compare, validate.validate, diagnose.diagnose, models.models
+    every = (
+        demo.demo,
+        fit.fit,
+        tune.tune,
+        predict.predict,
+        compare.compare,
+        validate.validate,
+        diagnose.diagnose,
+        models.models,
+    )
     for command in every:
         name = command.__name__
         if name in TRAINING:

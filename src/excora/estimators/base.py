@@ -81,18 +81,27 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
         """``X`` checked, as a data set without labels; ``reset``: the width is learned, not compared."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    @abstractmethod
+    def _joined(self, first: Any, second: Any) -> Any:
+        """The samples of two contents, one after the other."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, eval_set: Any = None) -> Self:
         """Train, and keep the weights of the best epoch.
 
         ``y`` (n,) or (n, targets), finite. ``sample_weight`` (n,), >= 0: a factor of each sample's part in the loss and
         in the validation score; a sample of weight 0 is as good as absent. ``groups`` (n,): the validation part holds
-        whole groups. With ``warm_start`` a second call goes on from the present weights, in the present scales.
+        whole groups. ``eval_set``, ``[(X, y)]``, is the validation part in place of a share of the samples: it picks
+        the epoch and ends training, and nothing else is learned from it. With ``warm_start`` a second call goes on from
+        the present weights, in the present scales.
         """
         again = bool(self.warm_start) and hasattr(self, "network_")
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
-        dataset, parts, origin = self._split(dataset, settings.named["seed"])
+        if eval_set is None:
+            dataset, parts, origin = self._split(dataset, settings.named["seed"])
+        else:
+            dataset, parts, origin = *self._validated(dataset, eval_set), None
         setup = settings.settled(dataset.kind, len(parts.train))
         if again:
             self._check_going_on(setup, dataset)
@@ -163,6 +172,14 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             origin = np.concatenate([everything, everything])
             return checks.take(dataset, origin), Split(everything, n + everything, everything[:0]), origin
         return dataset, split(dataset, validation=fraction, test=0.0, seed=seed), None
+
+    def _validated(self, dataset: Dataset, eval_set: Any) -> tuple[Dataset, Split]:
+        """The samples with those of ``eval_set`` behind them, as training and validation part."""
+        X, y = checks.one_pair(eval_set)
+        held = checks.labelled(self._samples(X, reset=False), y, None, None, self)
+        joined = checks.join(dataset, held, self._joined(dataset.content, held.content))
+        n, everything = len(dataset), np.arange(len(dataset) + len(held))
+        return joined, Split(everything[:n], everything[n:], everything[:0])
 
     def _check_going_on(self, setup: Setup, dataset: Dataset) -> None:
         assert dataset.target is not None

@@ -83,6 +83,42 @@ def unlabelled(content: Content) -> Dataset:
     return Dataset(_places(len(content)), (), None, content)
 
 
+def one_pair(eval_set: Any) -> tuple[Any, Any]:
+    """X and y of ``[(X, y)]``, as LightGBM and XGBoost take it, or of ``(X, y)``.
+
+    >>> one_pair([([[1.0]], [2.0])])
+    ([[1.0]], [2.0])
+    """
+    given = eval_set
+    if isinstance(given, list) and len(given) == 1:
+        given = given[0]
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise InputError("eval_set must be one pair of samples and labels, [(X, y)]: a single part picks the epoch")
+    return given
+
+
+def join(first: Dataset, second: Dataset, content: Content) -> Dataset:
+    """Both data sets, one after the other: a sample of the second weighs 1, and is in a group of its own."""
+    assert first.target is not None and second.target is not None  # noqa: PT018
+    if first.targets != second.targets:
+        raise InputError(
+            f"the y of eval_set must have the shape of y: {_shape(first)} and {_shape(second)} have other targets"
+        )
+    places = _places(len(second))
+    return replace(
+        first,
+        ids=_places(len(first) + len(second)),
+        target=np.concatenate([first.target, second.target]),
+        content=content,
+        weight=None if first.weight is None else np.concatenate([first.weight, np.ones(len(second))]),
+        group=None if first.group is None else np.concatenate([first.group, "eval_set " + places]),
+    )
+
+
+def _shape(dataset: Dataset) -> str:
+    return "(n,)" if dataset.targets == ONE else f"(n, {len(dataset.targets)})"
+
+
 def take(dataset: Dataset, index: Index) -> Dataset:
     """The samples of ``index``, in that order and named by their new place; one may come twice."""
     return replace(dataset.take(index), ids=_places(len(index)))

@@ -66,6 +66,9 @@ class TabularRegressor(Regressor, kind="table"):
         _check_frame(frame)
         return unlabelled(Table(frame))
 
+    def _joined(self, first: Table, second: Table) -> Table:
+        return Table(pd.concat([first.frame, second.frame], ignore_index=True))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True

@@ -128,7 +128,9 @@ class PlateauMonitor:
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:  # noqa: ARG002  (Lightning's signature)
         """Find the pool and listen to it: the head is read at the forward pass, before the optimiser moves it."""
-        pools = [module for module in pl_module.modules() if isinstance(module, Pool)]
+        every = [module for module in pl_module.modules() if isinstance(module, Pool)]
+        inside = {id(part) for pool in every for part in pool.modules() if part is not pool}
+        pools = [pool for pool in every if id(pool) not in inside]  # the heads of a pool are pools
         if self.pool is None and len(pools) > 1:
             raise InputError(f"the model has {len(pools)} pools: say which to watch, PlateauMonitor(pool='its.name')")
         pool = pl_module.get_submodule(self.pool) if self.pool is not None else next(iter(pools), None)

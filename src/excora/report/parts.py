@@ -177,20 +177,18 @@ class ModelRun:
     seed: int
     fold: int
     seconds: float
+    pcc: Number = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRow:
-    """A compared model: mean and standard deviation over its runs."""
+    """A compared model: scores over all test samples of a seed together, mean over seeds."""
 
     model: str
     label: str
     pcc: Number
-    pcc_sd: Number
     mse: Number
-    mse_sd: Number
     mae: Number
-    mae_sd: Number
     seconds: float
     runs: list[ModelRun]
 
@@ -204,4 +202,12 @@ class Pair:
     difference: float
     low: float
     high: float
-    verdict: Literal["better", "no difference", "worse"]
+    verdict: Literal["better", "no difference", "cannot tell", "worse"]
+
+    def turned(self) -> Pair:
+        """The same, from the other model's side."""
+        word: Any = {"better": "worse", "worse": "better"}.get(self.verdict, self.verdict)
+        return Pair(
+            model=self.against, against=self.model, difference=-self.difference, low=-self.high, high=-self.low,
+            verdict=word,
+        )  # fmt: skip

@@ -32,7 +32,7 @@ class ComparisonRecord:
     @classmethod
     def of(cls, content: Mapping[str, Any], source: object = "comparison") -> ComparisonRecord:
         """From ``Comparison.to_dict()``."""
-        found: ComparisonRecord = build(cls, content, source)
+        found: ComparisonRecord = build(cls, _one_pcc(content), source)
         return found
 
     @classmethod
@@ -155,6 +155,15 @@ class RunRecord:
 
 
 Record = RunRecord | ComparisonRecord
+
+
+def _one_pcc(content: Any) -> Any:
+    """In 0.1 the PCC of a row was a mean over folds, and what differences are taken of stood beside it."""
+    rows = content.get("rows") if isinstance(content, Mapping) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return content
+    names = {"pooled_pcc": "pcc", "pooled_mse": "mse"}
+    return {**content, "rows": [row | {new: row[old] for old, new in names.items() if old in row} for row in rows]}
 
 
 def _epochs(rows: Iterable[Mapping[str, Any]], needed: tuple[str, ...], source: object) -> Epochs:

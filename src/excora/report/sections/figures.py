@@ -71,8 +71,8 @@ def _winners(found: ComparisonRecord) -> list[Card]:
     best = max(rows, key=lambda row: -2.0 if row.pcc is None else row.pcc)
     least = min(rows, key=lambda row: math.inf if row.mse is None else row.mse)
     return [
-        Card("Highest PCC", correlation(best.pcc), f"{best.label}, mean over runs"),
-        Card("Lowest MSE", figure(least.mse), f"{least.label}, mean over runs"),
+        Card("Highest PCC", correlation(best.pcc), f"{best.label}, all samples"),
+        Card("Lowest MSE", figure(least.mse), f"{least.label}, all samples"),
         Card("Models", count(len(rows)), f"{plural(len(best.runs), 'run')} each"),
         Card("Training", duration(sum(run.seconds for row in rows for run in row.runs)), "all runs together"),
     ]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
-from excora.kernels.attend import attend, gain
+from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm
+from excora.kernels.attend import attend
+from excora.kernels.residual import residual
 from excora.pooling.base import Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.pooling.plain import LinearScorer, scores_of
@@ -111,8 +112,7 @@ class ECAPool(HeadedPool):
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         ours = self.extrapolation
         out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
-        gamma = ours.gamma(out.mean) if ours.gain is None else gain(ours.gain, out.mean)
-        value = extrapolate(out.mean, out.attended, gamma.unsqueeze(1)).to(elements.dtype)
+        value, gamma = residual(ours, out.mean, out.attended)
         details = {
             "gamma": gamma,
             "temperature": out.temperature,
@@ -120,7 +120,7 @@ class ECAPool(HeadedPool):
             "logits": out.logits,
         }
         real = h.lengths if isinstance(h, Ragged) else mask
-        return Pooled(value, out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
+        return Pooled(value.to(elements.dtype), out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and temperature, which weight decay should leave alone."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from excora.functional import at_least_float32, blank_padding, element_count
 from excora.kernels.attend import attend
+from excora.kernels.function import is_bare
 from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool, score
 from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.ragged import Ragged
@@ -133,8 +134,7 @@ class SoftmaxPool(HeadedPool):
 
 def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[tuple[Tensor, ...], float]:
     """Scores and scale as ``attend`` takes them: a linear scorer's weight and bias, to be fused, or else logits."""
-    hooks = scorer._forward_hooks or scorer._forward_pre_hooks or scorer._backward_hooks or scorer._backward_pre_hooks
-    if not hooks and "forward" not in vars(scorer):
+    if is_bare(scorer):
         if type(scorer) is LinearScorer:
             return (scorer.weight, scorer.bias), scorer.scale
         if type(scorer) is nn.Linear and scorer.out_features == 1:

@@ -47,7 +47,7 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
 
 _ENDS = {
     "patience": ", then no better one",
-    "interrupted": "; interrupted, these are the figures of what was reached",
+    "interrupted": "; interrupted: scores of the best epoch so far on validation, the test part waits for the end",
     "diverged": ", then it diverged",
 }
 

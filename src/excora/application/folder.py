@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from excora.application import lock
 from excora.errors import InputError
 from excora.models import Network
 
@@ -18,7 +19,7 @@ def claim(folder: Path, *, resume: bool) -> bool:
     """Make the folder, sure that it can be written and is nobody else's; True if there is a run in it to resume."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        there = any(folder.iterdir())
+        there = any(path.name != lock.NAME for path in folder.iterdir())
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

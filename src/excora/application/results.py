@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Validation and test part, looked at once."""
+    """Validation and test part, looked at once; of a run that was interrupted, validation alone."""
 
     results: dict[str, Any]
     frame: pd.DataFrame  #: the predictions
-    attention: dict[str, Any]  #: of the test part, by pool
+    attention: dict[str, Any]  #: of the last part that was looked at, by pool
 
     def write(self, folder: Path) -> None:
         """The three files."""
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
-    """Look at validation and test part once."""
+    """Look at the validation part and, if training has ended, at the test part, once."""
     import pandas as pd
 
     results: dict[str, Any] = {
@@ -54,19 +54,22 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
         "stopped": training.stopped,
         "counts": {name: len(part) for name, part in split._asdict().items()},
     }
-    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
-    results |= {name: part.scores for name, part in parts.items()}
+    ended = training.stopped != "interrupted"  # until then what the test part says would steer whether to go on
+    looked = _PARTS if ended else _PARTS[:1]
+    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in looked}
+    results |= {name: parts[name].scores if name in parts else {} for name in _PARTS}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
-    results["groups"] = {"test": parts["test"].groups}
-    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *parts["test"].notes]
+    last = parts[looked[-1]]
+    results["groups"] = {"test": last.groups if ended else []}
+    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *last.notes]
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
     results |= {"verdict": training.verdict().to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
-    return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention)
 
 
 _PARTS = ("validation", "test")

@@ -28,6 +28,7 @@ _ROLES: dict[str, tuple[Any, Any]] = {
     "column": (str | None, None),
     "columns": (list[str], []),
     "file": (Path | None, None),
+    "word": (str | None, None),
 }
 
 

@@ -72,7 +72,7 @@ def fit(
     ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
     >>> from excora import predict
     >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
-    ['id', 'prediction', 'outside']
+    ['id', 'target', 'prediction', 'outside']
     """
     given, writes = Roles.of(target=target, **roles), is_main()
     with locked(Path(output)) if writes else contextlib.nullcontext():

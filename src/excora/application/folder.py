@@ -26,7 +26,7 @@ def claim(folder: Path, *, resume: bool) -> bool:
         raise InputError(f"{folder}: the run folder cannot be written: {error.strerror}; give another one") from None
     if there and not resume:
         raise InputError(
-            f"{folder}: the run folder is not empty; give another one, or resume the run in it (--resume, resume=True)"
+            f"{folder}: the run folder is not empty; give another one, or go on with the run in it by resume="
         )
     if there and not (folder / "config.json").exists():
         raise InputError(f"{folder}: there is no config.json, so there is no run to resume here; give another folder")

@@ -68,7 +68,7 @@ def test_everything_wrong_in_a_folder_is_reported_at_once(folder):
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"target": "y"}, "needs --labels"),
+        ({"target": "y"}, "needs labels="),
         ({"target": "y", "labels": "empty.csv"}, "a header but no row"),
         ({"target": "y", "labels": "empty.csv", "id": "slide", "labelled": False}, "a header but no row"),
         ({"target": "y", "labels": "other.csv"}, "no column has the name of a file .* such as '000'"),
@@ -77,7 +77,7 @@ def test_everything_wrong_in_a_folder_is_reported_at_once(folder):
         ({"target": "y", "labels": "absent.csv"}, "absent.csv: there is no such file"),
         ({"target": "y", "labels": "labels.csv", "id": "y"}, "no row of the column 'y' has a file of features"),
         ({"target": "y", "labels": "labels.csv", "bag": "case"}, "'y' must be the same in every row of a bag"),
-        ({"bag": "case", "labelled": False}, "needs --labels"),
+        ({"bag": "case", "labelled": False}, "needs labels="),
     ],
 )
 def test_labels_that_do_not_fit(folder, roles, message):

@@ -27,7 +27,7 @@ def read_folder(path: Path, roles: Roles, *, labelled: bool, problems: list[str]
     files = _bag_files(path, problems)
     listed = Listed(np.array(sorted(files), object), [[name] for name in sorted(files)])
     if roles.labels is None and (labelled or roles.bag is not None):
-        raise InputError(f"{path}: a folder of bags needs --labels (labels=), a table with a row for each file")
+        raise InputError(f"{path}: a folder of bags needs labels=, a table with a row for each file")
     if roles.labels is not None:
         listed = _read_labels(path, roles, files, labelled, problems)
     names = [name for part in listed.files for name in part]
@@ -85,7 +85,7 @@ def _read_labels(path: Path, roles: Roles, files: dict[str, Path], labelled: boo
     if not there.any():
         sheet.complain(
             f"no row of the column {column!r} has a file of features in {path}: a row has {names[0]!r}, a file is "
-            f"called {min(files)!r}; say which column it is with --id (id=)"
+            f"called {min(files)!r}; say which column it is with id="
         )
         return Listed(np.empty(0, object), [])
     kept = Sheet(sheet.source, frame[there].reset_index(drop=True), sheet.rows[there], problems=problems)
@@ -138,7 +138,7 @@ def _matching_column(table: Path, files: dict[str, Path], writing: Writing) -> s
             return name
     raise InputError(
         f"{table}: no column has the name of a file (without its ending, such as {min(files)!r}); say which "
-        f"column it is with --id (id=)"
+        f"column it is with id="
     )
 
 

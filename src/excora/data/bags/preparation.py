@@ -123,6 +123,6 @@ def _table(found: BagSet) -> ElementTable:
 
 def _bag_set(dataset: Dataset) -> BagSet:
     if not isinstance(dataset.content, BagSet):
-        hint = "; name the column of the bags with --bag (bag=)" if dataset.kind == "table" else ""
+        hint = "; name the column of the bags with bag=" if dataset.kind == "table" else ""
         raise InputError(f"training had bags, and these data are a {dataset.kind}{hint}")
     return dataset.content

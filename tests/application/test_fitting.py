@@ -83,3 +83,13 @@ def test_a_finished_run_is_not_trained_again(home, copy, monkeypatch):
 def test_resuming_without_a_run_starts_one(home, tmp_path):
     run = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, resume=True, progress=False, **ROLES)
     assert (run.path / "weights.safetensors").read_bytes() == (home / "run" / "weights.safetensors").read_bytes()
+
+
+def test_what_is_done_is_said_before_it_is_done(home, tmp_path, capsys):
+    fit(home / "data.csv", output=tmp_path / "run", settings=TINY, **ROLES)
+    printed, said = capsys.readouterr()
+    lines = said.splitlines()
+    assert printed == ""
+    assert lines[:2] == [f"reading {home / 'data.csv'}", "90 rows read"]
+    assert lines[2].startswith("model pool, samples: ")
+    assert lines[3].startswith("training ")

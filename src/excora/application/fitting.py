@@ -16,6 +16,7 @@ from excora.application.folder import check_room, claim, versions
 from excora.application.lock import locked
 from excora.application.results import Evaluation, evaluate
 from excora.application.run import Run
+from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
@@ -27,6 +28,7 @@ from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
 from excora.training import Training, is_main, train
 from excora.training.building import Built, build
+from excora.training.progress import say
 
 #: Said of a run that had ended and went on with more epochs.
 AGAIN = "the test part had been looked at before this run went on: choose between the two by validation alone"
@@ -86,7 +88,10 @@ def _fit(
 ) -> Run:  # fmt: skip
     """:func:`fit` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume) if writes else False
+    tell = say if progress and writes else _silent
+    tell("preparing the data" if isinstance(data, Dataset) else f"reading {data}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
+    tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
     job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
     config = _config(path, given, job, shares, folder)
@@ -97,6 +102,8 @@ def _fit(
             return Run.load(folder)
         if looked := int(before.get("state") == "finished") + int(before.get("looked", 0)):
             config |= {"looked": looked}
+    counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), job.split, strict=True)]
+    tell(f"model {job.setup.model}, samples: {', '.join(counts)}")
     if writes:
         samples = len(job.split.validation) + len(job.split.test)
         check_room(folder, job.built.network, samples=samples, averaged=job.setup.recipe.average > 0)
@@ -115,6 +122,10 @@ def _fit(
     if not writes:
         return Run(folder, config, job.setup, job.built.preparation, training.network, {}, writes=False)
     return _finish(folder, config, training, job)
+
+
+def _silent(line: str) -> None:
+    """Where nobody wants to know."""
 
 
 def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:

@@ -28,7 +28,8 @@ def run():
         trainer.callback_metrics.update(metrics)
         lines.on_train_batch_end(trainer, module, None, None, place)
 
-    return said, step, trainer
+    yield said, step, trainer
+    lines.on_train_end(trainer, module)
 
 
 def test_a_slow_run_speaks_before_and_after_its_first_step(run):
@@ -72,3 +73,16 @@ def test_where_there_is_no_terminal_lines_take_the_place_of_the_bar():
     for progress, count in ((True, 1), (False, 0)):
         found = callbacks(Journal(), RunMonitor(network), Recipe(), None, validated=True, progress=progress)
         assert sum(isinstance(hook, Lines) for hook in found) == count
+
+
+def test_one_step_that_takes_very_long_is_not_silent():
+    said, now = [], [0.0]
+    lines = Lines(3, tell=said.append, clock=lambda: now[0])
+    trainer = SimpleNamespace(current_epoch=0, is_global_zero=True)
+    now[0] = 29.0
+    lines.patience(trainer)
+    assert said == []
+    now[0] = 31.0
+    lines.patience(trainer)
+    lines.patience(trainer)
+    assert said == ["epoch 1/3: 0 steps in 31 s so far"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.application.places import placer
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
@@ -96,12 +98,15 @@ def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Se
     prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
     target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
     examined = built.preparation.examine(dataset, index)
-    namer = _namer(network, dataset, built)
+    namer, place = _namer(network, dataset, built), placer(network, dataset, setup, built.features)
     return Part(
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        {pool: _attention(found, prediction, dataset, namer) for pool, found in looked.items()},
+        {
+            pool: _attention(found, prediction, dataset, namer, functools.partial(place, pool=pool))
+            for pool, found in looked.items()
+        },
         [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
     )
 
@@ -166,7 +171,9 @@ def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
     return name
 
 
-def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
+def _attention(
+    looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer, place: Callable[[int], Any]
+) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
     order = np.argsort(prediction[:, 0], kind="stable")
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
@@ -175,8 +182,17 @@ def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name:
         "temperature": [one.temperature for one in looked if one.temperature is not None],
         "effective_elements": [one.effective_elements for one in looked],
         "elements": [one.elements for one in looked],
-        "bags": [_bag(looked[k], prediction[k], dataset, name) for k in order[places[: len(order)]]],
+        "bags": [
+            _bag(looked[k], prediction[k], dataset, name) | _picture(place, looked[k], number)
+            for number, k in enumerate(order[places[: len(order)]])
+        ],
     }
+
+
+def _picture(place: Callable[[int], Any], looked: Looked, number: int) -> dict[str, Any]:
+    """Of every other of these samples, where its elements have a place."""
+    found = None if number % 2 else place(looked.position)
+    return {} if found is None else {"places": found}
 
 
 def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:

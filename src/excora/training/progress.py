@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ class Lines(Callback):
     ) -> None:
         self.epochs, self.tell, self.clock = epochs, tell or say, clock
         self._done = self._since = self._spoken = 0.0
+        self._ended = threading.Event()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """What is trained."""
@@ -32,6 +34,31 @@ class Lines(Callback):
         begun = f"from epoch {trainer.current_epoch + 1} on, " if trainer.current_epoch else ""
         size = f"{weights:,} weights on {len(pl_module.train_index):,} samples"
         self._tell(trainer, f"training {size}, {begun}up to {self.epochs:,} epochs of {_steps(trainer):,} steps")
+
+        self._ended.clear()
+        if trainer.is_global_zero:
+            threading.Thread(target=self._watch, args=(trainer,), daemon=True).start()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
+        """No more lines."""
+        self._ended.set()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ARG002
+        """No more lines."""
+        self._ended.set()
+
+    def _watch(self, trainer: Any) -> None:
+        """Speak while one step, or one look at the validation part, takes very long."""
+        while not self._ended.wait(SECONDS):
+            self.patience(trainer)
+
+    def patience(self, trainer: Any) -> None:
+        """A line if nothing was said for three times as long as usual."""
+        if self.clock() - self._spoken >= 3 * SECONDS:
+            spent = duration(self.clock() - self._since)
+            self._tell(
+                trainer, f"epoch {trainer.current_epoch + 1}/{self.epochs}: {int(self._done):,} steps in {spent} so far"
+            )
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ARG002
         """After the first step an estimate, then a line if it is time."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from excora.data.bags.statistics import ElementStatistics
 from excora.data.bags.stores import Bags, ChosenBags
@@ -63,6 +64,10 @@ class BagSet:
         """The bags of ``index``, in that order; nothing is copied."""
         table = None if self.table is None else self.table.take(index)
         return BagSet(ChosenBags(self.bags, index), self.names, self.unusable, table)
+
+    def positions(self, index: int) -> NDArray[np.float64] | None:
+        """Where the elements of one bag lie, (elements, 2), such as pixels of a slide; None where nobody knows."""
+        return self.bags.positions(index)
 
     def mark(self, found: Any) -> None:
         """The width and the sizes of the bags: their elements may be more than one wants to read for this."""

@@ -33,7 +33,8 @@ class Lines(Callback):
         self._spoken = self._since
         begun = f"from epoch {trainer.current_epoch + 1} on, " if trainer.current_epoch else ""
         size = f"{weights:,} weights on {len(pl_module.train_index):,} samples"
-        self._tell(trainer, f"training {size}, {begun}up to {self.epochs:,} epochs of {_steps(trainer):,} steps")
+        most = f"{_plural(self.epochs, 'epoch')} of {_plural(_steps(trainer), 'step')}"
+        self._tell(trainer, f"training {size}, {begun}up to {most}")
 
         self._ended.clear()
         if trainer.is_global_zero:
@@ -82,6 +83,10 @@ class Lines(Callback):
 
 def _steps(trainer: Any) -> int:
     return int(trainer.num_training_batches)
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def say(line: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.application.places import placer
+from excora.application.places import Placer, placer
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
@@ -103,10 +102,7 @@ def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Se
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        {
-            pool: _attention(found, prediction, dataset, namer, functools.partial(place, pool=pool))
-            for pool, found in looked.items()
-        },
+        {pool: _attention(found, prediction, dataset, namer, (place, pool)) for pool, found in looked.items()},
         [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
     )
 
@@ -172,7 +168,7 @@ def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
 
 
 def _attention(
-    looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer, place: Callable[[int], Any]
+    looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer, place: tuple[Placer, str]
 ) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
     order = np.argsort(prediction[:, 0], kind="stable")
@@ -183,15 +179,15 @@ def _attention(
         "effective_elements": [one.effective_elements for one in looked],
         "elements": [one.elements for one in looked],
         "bags": [
-            _bag(looked[k], prediction[k], dataset, name) | _picture(place, looked[k], number)
+            _bag(looked[k], prediction[k], dataset, name) | _picture(*place, looked[k], number)
             for number, k in enumerate(order[places[: len(order)]])
         ],
     }
 
 
-def _picture(place: Callable[[int], Any], looked: Looked, number: int) -> dict[str, Any]:
+def _picture(place: Placer, pool: str, looked: Looked, number: int) -> dict[str, Any]:
     """Of every other of these samples, where its elements have a place."""
-    found = None if number % 2 else place(looked.position)
+    found = None if number % 2 else place(looked.position, pool)
     return {} if found is None else {"places": found}
 
 

@@ -25,11 +25,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Validation = Annotated[float, typer.Option(help="Share of the samples that choose the epoch.", rich_help_panel="Data")]
 Test = Annotated[float, typer.Option(help="Share of the samples that are looked at once.", rich_help_panel="Data")]
 
-Sep, Decimal, Encoding = (
-    Annotated[str | None, typer.Option(help=role.says, rich_help_panel="Data")]
-    for role in Roles.fields()
-    if role.kind == "word"
-)
+_SAYS = {role.name: role.says for role in Roles.fields()}
+Sep = Annotated[str | None, typer.Option(help=_SAYS["sep"], rich_help_panel="Data")]
+Decimal = Annotated[str | None, typer.Option(help=_SAYS["decimal"], rich_help_panel="Data")]
+Encoding = Annotated[str | None, typer.Option(help=_SAYS["encoding"], rich_help_panel="Data")]
 
 Command = Callable[..., None]
 #: Type, default and typer's description of an option.

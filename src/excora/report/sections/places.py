@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from excora.report.numerals import count, figure, plural
 from excora.report.parts import Places, Sample
 from excora.report.plots import Plot, View, plot_text
@@ -81,12 +83,10 @@ def _points(found: Places, most: float, name: str, sign: int, color: str, symbol
 def _table(bags: list[Sample]) -> Table:
     rows: list[list[Cell]] = []
     for bag in bags:
-        assert bag.places is not None
-        order = sorted(range(len(bag.places.x)), key=lambda k, bag=bag: -abs(bag.places.effective[k]))  # type: ignore[misc,union-attr]
-        rows += [
-            [str(bag.id), bag.elements, bag.places.x[k], bag.places.y[k], share(bag.places.effective[k])]
-            for k in order[:LISTED]
-        ]
+        found = bag.places
+        assert found is not None
+        order = np.argsort(-np.abs(found.effective), kind="stable")[:LISTED].tolist()
+        rows += [[str(bag.id), bag.elements, found.x[k], found.y[k], share(found.effective[k])] for k in order]
     columns = [
         Column("Sample"),
         Column("Elements", count),

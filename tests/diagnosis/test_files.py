@@ -56,7 +56,7 @@ def test_files_give_what_arrays_give(tmp_path) -> None:
         ("a.parquet", "nonsense", "not readable as Parquet"),
         ("a.json", "{", "not readable as JSON"),
         ("a.json", '{"records": []}', "PlateauMonitor.to_json"),
-        ("a.xlsx", "", "expected a name ending in"),
+        ("a.txt", "", "expected a name ending in"),
     ],
 )
 def test_bad_files_are_named_with_column_and_row(tmp_path, name, content, message) -> None:
@@ -72,7 +72,7 @@ def test_missing_file_missing_option_column_and_bytes(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("prediction,target\n1,2\n3,4\n5,7\n")
     with pytest.raises(InputError, match=r"no column 'slide'.*group="):
         diagnose_file(tmp_path / "a.csv", group="slide")
-    (tmp_path / "b.csv").write_bytes(b"prediction,target\n\xff\xfe1,2\n")
+    (tmp_path / "b.csv").write_bytes(b"prediction,target\n\xff\x811,2\n")
     with pytest.raises(InputError, match="not readable"):
         diagnose_file(tmp_path / "b.csv")
 

@@ -175,6 +175,7 @@ def test_a_model_without_a_pool_or_a_monitor_has_its_page(content, tmp_path):
 def test_nothing_is_a_page_too(tmp_path):
     page = shown(RunRecord(), tmp_path)
     assert list(page.sections) == ["verdict", "left-out"]
+    assert not re.search(r"\.(json|csv)\b", page.sections["left-out"]), "no reader knows our files"
     assert page.plots == {}
 
 

@@ -56,7 +56,9 @@ def check_interrupted(found: Any, folder: Path) -> None:
     """Ctrl-C leaves a usable run that resumes to the same bytes."""
     assert found["state"] == found["stopped"] == "interrupted"
     assert 0 < found["epochs"] < EPOCHS
-    assert found["predictions"] == 28
+    assert found["predictions"] == 14, "validation alone"
+    assert found["test"] == {}
+    assert found["lock"] == [True, False], "held while it runs, and not after"
     assert found["report"]
     assert "--resume" in found["says"]
     assert found["handler"], "Ctrl-C works again afterwards"
@@ -163,11 +165,18 @@ def long_run(folder: Path) -> None:
     """A slow run that notes what it ended with."""
     from excora import fit
 
-    step_as(lambda: time.sleep(0.02))
+    held: list[bool] = []
+
+    def slow() -> None:
+        held[:] = [(folder / "interrupted" / "lock.json").exists()]
+        time.sleep(0.02)
+
+    step_as(slow)
     run = fit(data(), output=folder / "interrupted", settings=settings(), progress=False)
     text = io.StringIO()
     Console(file=text, width=300).print(run)
     found = {"state": run.state, "stopped": run.results["stopped"], "epochs": run.results["epochs"]}
+    found |= {"test": run.results["test"], "lock": [*held, (run.path / "lock.json").exists()]}
     found |= {"predictions": len(run.predictions), "report": (run.path / "report.html").exists()}
     found |= {"says": text.getvalue(), "handler": signal.getsignal(signal.SIGINT) is signal.default_int_handler}
     (folder / "found").write_text(json.dumps(found))

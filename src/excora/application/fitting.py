@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shlex
@@ -12,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from excora.application.folder import check_room, claim, versions
+from excora.application.lock import locked
 from excora.application.results import Evaluation, evaluate
 from excora.application.run import Run
+from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
@@ -25,6 +28,10 @@ from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
 from excora.training import Training, is_main, train
 from excora.training.building import Built, build
+from excora.training.progress import say
+
+#: Said of a run that had ended and went on with more epochs.
+AGAIN = "the test part had been looked at before this run went on: choose between the two by validation alone"
 
 
 class Job(NamedTuple):
@@ -55,8 +62,9 @@ def fit(
     ``resume`` goes on with the run in ``output``, whose data and settings must be the same (``epochs`` and ``patience``
     may have grown), and starts one if there is none.
 
-    Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"``. On several devices every process
-    returns; the one that writes and should print has ``run.writes``.
+    Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"`` and scores of validation alone: the test
+    part is for the run that has ended. A folder that another process is writing to is an :class:`InputError` that names
+    it. On several devices every process returns; the one that writes and should print has ``run.writes``.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -66,19 +74,36 @@ def fit(
     ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
     >>> from excora import predict
     >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
-    ['id', 'prediction', 'outside']
+    ['id', 'target', 'prediction', 'outside']
     """
-    folder, given, writes = Path(output), Roles.of(target=target, **roles), is_main()
+    given, writes = Roles.of(target=target, **roles), is_main()
+    with locked(Path(output)) if writes else contextlib.nullcontext():
+        shares = {"validation": validation, "test": test}
+        return _fit(data, Path(output), given, settings, shares, resume=resume, progress=progress, writes=writes)
+
+
+def _fit(
+    data: str | Path | Dataset, folder: Path, given: Roles, settings: Settings | None, shares: dict[str, float], *,
+    resume: bool, progress: bool, writes: bool,
+) -> Run:  # fmt: skip
+    """:func:`fit` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume) if writes else False
+    tell = say if progress and writes else _silent
+    tell("preparing the data" if isinstance(data, Dataset) else f"reading {data}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
-    job = _job(dataset, validation, test, Settings() if settings is None else settings)
+    tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
+    job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
-    config = _config(path, given, job, {"validation": validation, "test": test}, folder)
+    config = _config(path, given, job, shares, folder)
     if there:
         before = read_json(folder / "config.json")
         _check_same(folder, before, config)
         if before.get("state") == "finished" and before.get("settings") == config["settings"]:
             return Run.load(folder)
+        if looked := int(before.get("state") == "finished") + int(before.get("looked", 0)):
+            config |= {"looked": looked}
+    counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), job.split, strict=True)]
+    tell(f"model {job.setup.model}, samples: {', '.join(counts)}")
     if writes:
         samples = len(job.split.validation) + len(job.split.test)
         check_room(folder, job.built.network, samples=samples, averaged=job.setup.recipe.average > 0)
@@ -99,6 +124,10 @@ def fit(
     return _finish(folder, config, training, job)
 
 
+def _silent(line: str) -> None:
+    """Where nobody wants to know."""
+
+
 def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
@@ -112,6 +141,8 @@ def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job) 
     """Weights, figures and report; the state is written last."""
     write_weights(folder / "weights.safetensors", training.network)
     found = evaluate(training, job.dataset, job.split, job.setup, job.built)
+    if config.get("looked"):
+        found.results["notes"].append(AGAIN)
     found.write(folder)
     config = config | {"state": "interrupted" if training.stopped == "interrupted" else "finished"}
     write_json(folder / "config.json", config)

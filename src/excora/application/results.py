@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.application.places import Placer, placer
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
@@ -30,11 +31,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Validation and test part, looked at once."""
+    """Validation and test part, looked at once; of a run that was interrupted, validation alone."""
 
     results: dict[str, Any]
     frame: pd.DataFrame  #: the predictions
-    attention: dict[str, Any]  #: of the test part, by pool
+    attention: dict[str, Any]  #: of the last part that was looked at, by pool
 
     def write(self, folder: Path) -> None:
         """The three files."""
@@ -44,7 +45,7 @@ class Evaluation:
 
 
 def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
-    """Look at validation and test part once."""
+    """Look at the validation part and, if training has ended, at the test part, once."""
     import pandas as pd
 
     results: dict[str, Any] = {
@@ -54,19 +55,22 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
         "stopped": training.stopped,
         "counts": {name: len(part) for name, part in split._asdict().items()},
     }
-    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
-    results |= {name: part.scores for name, part in parts.items()}
+    ended = training.stopped != "interrupted"  # until then what the test part says would steer whether to go on
+    looked = _PARTS if ended else _PARTS[:1]
+    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in looked}
+    results |= {name: parts[name].scores if name in parts else {} for name in _PARTS}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
-    results["groups"] = {"test": parts["test"].groups}
-    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *parts["test"].notes]
+    last = parts[looked[-1]]
+    results["groups"] = {"test": last.groups if ended else []}
+    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *last.notes]
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
     results |= {"verdict": training.verdict().to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
-    return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention)
 
 
 _PARTS = ("validation", "test")
@@ -93,12 +97,12 @@ def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Se
     prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
     target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
     examined = built.preparation.examine(dataset, index)
-    namer = _namer(network, dataset, built)
+    namer, place = _namer(network, dataset, built), placer(network, dataset, setup, built.features)
     return Part(
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        {pool: _attention(found, prediction, dataset, namer) for pool, found in looked.items()},
+        {pool: _attention(found, prediction, dataset, namer, (place, pool)) for pool, found in looked.items()},
         [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
     )
 
@@ -163,7 +167,9 @@ def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
     return name
 
 
-def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
+def _attention(
+    looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer, place: tuple[Placer, str]
+) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
     order = np.argsort(prediction[:, 0], kind="stable")
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
@@ -172,8 +178,17 @@ def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name:
         "temperature": [one.temperature for one in looked if one.temperature is not None],
         "effective_elements": [one.effective_elements for one in looked],
         "elements": [one.elements for one in looked],
-        "bags": [_bag(looked[k], prediction[k], dataset, name) for k in order[places[: len(order)]]],
+        "bags": [
+            _bag(looked[k], prediction[k], dataset, name) | _picture(*place, looked[k], number)
+            for number, k in enumerate(order[places[: len(order)]])
+        ],
     }
+
+
+def _picture(place: Placer, pool: str, looked: Looked, number: int) -> dict[str, Any]:
+    """Of every other of these samples, where its elements have a place."""
+    found = None if number % 2 else place(looked.position, pool)
+    return {} if found is None else {"places": found}
 
 
 def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excora.data.frames import FORMATS, first_row, is_table, read_frame
+from excora.data.frames import FIRST_ROW, FORMATS, is_table, read_frame
 from excora.diagnosis.report import FEWEST, Diagnosis, diagnose
 from excora.diagnosis.trend import detect_plateau
 from excora.diagnosis.verdicts import verdict, with_validation
@@ -49,7 +49,7 @@ def diagnose_file(
     if not is_table(path):
         raise InputError(f"{path}: expected a name ending in {', '.join(FORMATS)} or .json, got {path.name!r}")
     table = read_frame(path)
-    first = first_row(path)
+    first = FIRST_ROW
     columns = {"prediction": prediction, "target": target, "epoch": epoch or "epoch", "group": group or "group"}
     wanted = {role for role, name in (("epoch", epoch), ("group", group)) if name is not None}
     for role, name in columns.items():

@@ -109,6 +109,15 @@ class Element:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Places:
+    """Elements where they lie, with their shares."""
+
+    x: list[float]
+    y: list[float]
+    effective: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sample:
     """A sample whose heaviest elements are shown; of several targets prediction and target are lists."""
 
@@ -119,6 +128,7 @@ class Sample:
     target: Any
     gamma: Number = None
     temperature: Number = None
+    places: Places | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from torch import Tensor
 from excora.errors import ExcoraError, InputError
 from excora.settings import Recipe
 from excora.storage import write_atomically
+from excora.training.progress import Lines
 from excora.training.run_monitor import RunMonitor
 
 COLUMNS = ("epoch", "train_loss", "validation_pcc", "validation_mse", "validation_criterion", "learning_rate")
@@ -255,8 +256,9 @@ def callbacks(
     found: list[Any] = [monitor, journal]
     if validated:
         found.append(Patience(recipe.patience))
-    if progress and (bar := Bar(recipe.epochs)).wanted:
-        found.append(bar)
+    if progress:
+        bar = Bar(recipe.epochs)
+        found.append(bar if bar.wanted else Lines(recipe.epochs))
     if folder is not None:
         found.append(RunCheckpoint(folder, journal, monitor))
     return found

@@ -69,6 +69,7 @@ def train(
 
     With an empty ``split.validation`` it runs ``recipe.epochs`` epochs and keeps the last: to train on all samples
     once the number of epochs is known. With ``recipe.average`` the weights that are scored and kept are averages.
+    ``progress`` is a bar on a terminal, elsewhere lines on standard error.
 
     Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
     epoch has ended) it is a KeyboardInterrupt. A criterion (without validation: a loss) that is no longer finite ends

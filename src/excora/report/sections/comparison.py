@@ -25,7 +25,7 @@ def comparison(record: Record) -> Made:
     """The models side by side, and what of it is more than noise."""
     found = record if isinstance(record, ComparisonRecord) else record.comparison
     if found is None or not found.rows:
-        return Missing("there is no comparison.json here; `excora compare` writes one.")
+        return Missing("nothing was compared with yet; `excora compare` with the same `--output` does it.")
     labels = {row.model: row.label for row in found.rows}
     reference = labels.get(found.reference, found.reference)
     runs = plural(max(len(row.runs) for row in found.rows), "run")

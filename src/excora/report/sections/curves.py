@@ -32,7 +32,7 @@ def curves(record: RunRecord) -> Made:
             view = _view(drawn, label, best, flat, zero=name == "mse")
             plots.append(Plot(name, label, f"{label}: {'; '.join(spans)}.", {"": view}, data, note))
     if not plots:
-        return Missing("there is no epoch in metrics.csv or monitor.json.")
+        return Missing("no epoch has ended yet.")
     lead = " ".join(filter(None, (state, *_end(record.results))))
     return Section(template="curves.html", lead=lead, plots=plots, values={"detail": detail})
 

@@ -16,7 +16,7 @@ def error_parts(record: RunRecord) -> Made:
     """Order, spread and level."""
     found = {name: curve(record.monitor, name) for name in PARTS}
     if not all(found.values()):
-        return Missing("monitor.json has no parts of the MSE.")
+        return Missing("the run was not watched while it was trained.")
     traces = []
     for name, color in zip(PARTS, ("@c1", "@c2", "@c3"), strict=True):
         area = {"stackgroup": "mse", "mode": "lines", "line": {"width": 0.5, "color": color}, "fillcolor": color}

@@ -27,7 +27,7 @@ def figures(record: Record) -> Made:
     found = record if isinstance(record, ComparisonRecord) else record.results or record.comparison
     cards = _winners(found) if isinstance(found, ComparisonRecord) else _scores(found)
     if not cards:
-        return Missing("there is no results.json or comparison.json: the run has not ended yet.")
+        return Missing("the run has not ended yet.")
     return Section(template="figures.html", values={"cards": cards, "terms": TERMS})
 
 

@@ -148,8 +148,8 @@ def main() -> None:
     torch.set_num_threads(1)
     store, models = Path(sys.argv[1]), sys.argv[2:] or ["ft-transformer", "pool"]
     done = [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
-    for model, name, make in cases(models):
-        for seed in SEEDS:
+    for seed in SEEDS:
+        for model, name, make in cases(models):
             key = {"model": model, "set": name, "seed": seed}
             if any(key.items() <= one.items() for one in done):
                 continue

@@ -63,7 +63,7 @@ def test_pieces_give_the_weights_of_whole_batches(case):
     assert far(whole, pieces) < 1e-5
     start = dict(case.built().network.named_parameters())
     moved = max(float((p - start[name]).abs().max().detach()) for name, p in whole.network.named_parameters())
-    assert moved > 5e-3, "a run that does nothing proves nothing"
+    assert moved > 1e-3, "a run that does nothing proves nothing"
 
 
 @every_case

@@ -85,6 +85,10 @@ class LinearStart(nn.Module):
             raise InputError(f"the ridge that the network starts from is damaged in {', '.join(broken)}")
 
 
+#: A PCC and its 95 % interval.
+Figures = tuple[float, float, float]
+
+
 class Begun(NamedTuple):
     """What a network starts from, and why."""
 
@@ -124,7 +128,7 @@ def begin(network: Network, spec: Spec, samples: Samples, asked: str, validation
     if asked == "auto":
         kept = np.array([one.low > 0 for one in left_out]) & ~_worse(start, samples, validation)
         start.take(found, x, y, kept)
-    figures = [float(mean_over_targets(np.array([getattr(one, n) for one in left_out]))) for n in _FIGURES]
+    figures = (_mean([x.value for x in left_out]), _mean([x.low for x in left_out]), _mean([x.high for x in left_out]))
     if not kept.any():
         return Begun("none", _refused(figures), *figures)
     if not network.begin_at_zero(samples.features.read(rows[:2])):
@@ -133,7 +137,8 @@ def begin(network: Network, spec: Spec, samples: Samples, asked: str, validation
     return Begun("ridge", _said(figures, int(kept.sum()), spec.targets), *figures, int(kept.sum()))
 
 
-_FIGURES = ("value", "low", "high")
+def _mean(values: list[float]) -> float:
+    return float(mean_over_targets(np.array(values)))
 
 
 def summaries(spec: Spec, features: Features, index: Index) -> Array:
@@ -175,7 +180,7 @@ def _worse(start: LinearStart, samples: Samples, validation: Index | None) -> ND
     return np.asarray((gain <= 0) & ~np.isnan(y).all(0))
 
 
-def _said(figures: list[float], kept: int, targets: int) -> str:
+def _said(figures: Figures, kept: int, targets: int) -> str:
     some = "" if targets == 1 else f" for {kept} of {targets} targets"
     pcc, low, high = figures
     return (
@@ -184,7 +189,7 @@ def _said(figures: list[float], kept: int, targets: int) -> str:
     )
 
 
-def _refused(figures: list[float]) -> str:
+def _refused(figures: Figures) -> str:
     pcc, low, high = figures
     return (
         f"start: none, a ridge has a PCC of {pcc:.3f} on left-out training samples (95 % interval {low:.3f} to "

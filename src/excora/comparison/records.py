@@ -60,7 +60,7 @@ class Store:
             return None
         path = self.parts.path(key)
         try:
-            used, record = dict(content["settings"]), _record(content)
+            used, record = {"start": "none", **content["settings"]}, _record(content)  # as it was until 0.2
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a run of a comparison: remove it, and it is computed again") from error
         differ = [f"{k} was {used.get(k)!r} and is {v!r}" for k, v in settings.items() if used.get(k) != v]

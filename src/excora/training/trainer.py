@@ -104,7 +104,7 @@ def train(
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
     rows = Rows(features, np.ascontiguousarray(target, np.float32), heavy)
     journal = Journal()
-    if network.linear_start is not None and len(split.validation):
+    if getattr(network.linear_start, "fresh", False) and len(split.validation):
         journal.begin(start_score(network, rows, split.validation, recipe, machine), network.state_dict())
     module = _regression(network, rows, split, recipe, machine)
     with _quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
@@ -137,6 +137,8 @@ def _result(network: Network, module: Regression, journal: Journal, *, interrupt
             f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
+    if network.linear_start is not None:
+        network.linear_start.fresh = False
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
     return Training(network.cpu().eval(), journal.best.epoch, *figures)

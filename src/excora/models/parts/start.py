@@ -20,7 +20,7 @@ from excora.functional import at_least_float32, full_precision
 from excora.models.base import Network, Samples
 from excora.stats.correlation import Array, mean_over_targets
 from excora.stats.intervals import pooled_interval
-from excora.stats.ridge import LeftOutRidge, standardised_ridge
+from excora.stats.ridge import LeftOutRidge, left_out_ridge
 
 #: What a recipe may ask for.
 STARTS = ("auto", "ridge", "none")
@@ -28,15 +28,17 @@ STARTS = ("auto", "ridge", "none")
 MOST_ROWS = 20_000
 #: A Gram matrix of more rows takes longer to decompose than "auto" waits for.
 MOST_COLUMNS = 3000
+#: Standardised columns end here, as those of retrieval do.
+REACH = 5.0
 #: Samples that are summarised at a time.
 _PIECE = 256
 
 
 class LinearStart(nn.Module):
-    """yhat = clamp((x - m) W + c, low, high) of the summaries x (:meth:`Spec.summarise`), on the standardised scale.
+    """yhat = clamp(z W + c, low, high) with z = clamp((x - m) / s, -5, 5) of the summaries x (:meth:`Spec.summarise`).
 
-    The bounds are the range of the training labels and half of it on either side: a wild cell must not make a wild
-    prediction. Nothing of it is trained.
+    A wild cell must not make a wild prediction: z ends where that of retrieval does, and yhat, on the standardised
+    scale, half a range beyond the training labels. Nothing of it is trained.
 
     >>> from excora.data.table import TableSpec
     >>> start = LinearStart(TableSpec(targets=1, numeric=2))
@@ -45,6 +47,7 @@ class LinearStart(nn.Module):
     """
 
     centre: Tensor
+    spread: Tensor
     weight: Tensor
     bias: Tensor
     low: Tensor
@@ -53,7 +56,9 @@ class LinearStart(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.spec = spec
+        self.fresh = False  #: whether the network has yet to add to it
         self.register_buffer("centre", torch.zeros(spec.summary))
+        self.register_buffer("spread", torch.ones(spec.summary))
         self.register_buffer("weight", torch.zeros(spec.summary, spec.targets))
         for name in ("bias", "low", "high"):
             self.register_buffer(name, torch.zeros(spec.targets))
@@ -62,25 +67,34 @@ class LinearStart(nn.Module):
         """(n, targets), in float32 or better."""
         x = at_least_float32(self.spec.summarise(inputs))
         with full_precision(x.device):
-            line = (x - self.centre) @ self.weight + self.bias
+            line = ((x - self.centre) / self.spread).clamp(-REACH, REACH) @ self.weight + self.bias
         return torch.minimum(torch.maximum(line, self.low), self.high)
 
     @torch.no_grad()
-    def take(self, found: LeftOutRidge, x: Array, y: Array, kept: NDArray[np.bool_]) -> None:
-        """The line of a ridge for the targets that are ``kept``, 0 for the others."""
-        centre, coefficient = x.mean(0), found.line.coefficient
-        level = found.line.intercept + centre @ coefficient
+    def fit(self, x: Array, y: Array, weight: Array | None, group: NDArray[Any] | None) -> LeftOutRidge:
+        """To summaries (n, summary) and labels (n, targets); what it predicts of left-out samples comes back."""
+        centre, spread = x.mean(0), x.std(0)
+        flat = ~(spread > 1e-12 * np.abs(x).max(0))
+        spread[flat] = 1.0
+        z = np.where(flat, 0.0, np.clip((x - centre) / spread, -REACH, REACH))
+        found = left_out_ridge(z, y, weight, group=group)
         low, high = np.nanmin(y, 0, initial=0.0), np.nanmax(y, 0, initial=0.0)
-        values = {
-            "centre": centre, "weight": coefficient * kept, "bias": level * kept,
-            "low": low - (high - low) / 2, "high": high + (high - low) / 2,
-        }  # fmt: skip
-        for name, value in values.items():
-            getattr(self, name).copy_(torch.from_numpy(value))
+        reach = (high - low) / 2
+        values = (centre, spread, *found.line, low - reach, high + reach)
+        for buffer, value in zip(self.buffers(), values, strict=True):
+            buffer.copy_(torch.from_numpy(value))
+        return found
+
+    @torch.no_grad()
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """0 for all targets but these."""
+        for part in (self.weight, self.bias):
+            part.mul_(torch.from_numpy(kept).to(part.dtype))
 
     def check(self) -> None:
         """Raise unless all of it is finite: it may come from a stranger's file."""
         broken = [name for name, values in self.named_buffers() if not bool(values.isfinite().all())]
+        broken += ["spread"] if bool((self.spread <= 0).any()) else []
         if broken:
             raise InputError(f"the ridge that the network starts from is damaged in {', '.join(broken)}")
 
@@ -119,21 +133,20 @@ def begin(network: Network, spec: Spec, samples: Samples, asked: str, validation
         return Begun("none", f"start: none, {reason}" if asked == "auto" and spec.summary else "")
     x, y = summaries(spec, samples.features, rows), samples.target[rows].astype(np.float64)
     weight, group = (None if part is None else part[rows] for part in (samples.weight, samples.group))
-    found = standardised_ridge(x, y, weight, group)
+    start = LinearStart(spec)
+    found = start.fit(x, y, weight, group)
     codes = None if group is None else np.unique(group, return_inverse=True)[1]
     left_out = [pooled_interval(found.left_out[:, k], y[:, k], codes) for k in range(spec.targets)]
-    start = LinearStart(spec)
-    start.take(found, x, y, np.ones(spec.targets, bool))
     kept = np.ones(spec.targets, bool)
     if asked == "auto":
         kept = np.array([one.low > 0 for one in left_out]) & ~_worse(start, samples, validation)
-        start.take(found, x, y, kept)
+        start.keep(kept)
     figures = (_mean([x.value for x in left_out]), _mean([x.low for x in left_out]), _mean([x.high for x in left_out]))
     if not kept.any():
         return Begun("none", _refused(figures), *figures)
     if not network.begin_at_zero(samples.features.read(rows[:2])):
         raise InputError(f"{type(network).__name__}.begin_at_zero must make every prediction 0")
-    network.linear_start = start
+    network.linear_start, start.fresh = start, True
     return Begun("ridge", _said(figures, int(kept.sum()), spec.targets), *figures, int(kept.sum()))
 
 

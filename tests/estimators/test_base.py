@@ -45,7 +45,7 @@ def test_it_learns_and_scores_by_r_squared():
 
 def test_the_fitted_attributes_tell_the_story_of_the_run():
     x, y = line()
-    model = small(epochs=3).fit(x, y)
+    model = small(epochs=3, start="none").fit(x, y)
     assert model.n_iter_ == len(model.history_) == 3
     assert [row["epoch"] for row in model.history_] == [0, 1, 2]
     criterion = [row["validation_criterion"] for row in model.history_]

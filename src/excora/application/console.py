@@ -34,7 +34,7 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
     pool = getattr(run.setup.options, "pool", None)
     model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
     epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
-    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
+    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *_baselines(results), *results["notes"]]
     lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
     lines.append(f"report: {run.path / 'report.html'}")
     if run.state == "interrupted":
@@ -48,6 +48,15 @@ SCORES = ("PCC", "95 % interval", "MSE", "MAE")
 def _cells(score: dict[str, Any]) -> tuple[str, ...]:
     interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
     return (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
+
+
+def _baselines(results: dict[str, Any]) -> list[str]:
+    """What simple models reach on the same split; nothing for runs that were not asked."""
+    found = []
+    for one in results.get("baselines", ()):
+        parts = [f"{part} PCC {_number(one[part]['pcc'])}" for part in ("validation", "test") if part in one]
+        found.append(f"{one['name']} on the same split: {', '.join(parts)}")
+    return found
 
 
 _ENDS = {

@@ -17,12 +17,14 @@ from excora.application.lock import locked
 from excora.application.results import Evaluation, evaluate
 from excora.application.run import Run
 from excora.data import sources
+from excora.application.simple import simple_models
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.models.files import write_weights
+from excora.peers.baselines import Baselines
 from excora.report import RunRecord, page_of_run, write_page
 from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
@@ -53,6 +55,7 @@ def fit(
     validation: float = 0.2,
     test: float = 0.2,
     progress: bool = True,
+    baselines: bool = True,
     **roles: Any,
 ) -> Run:
     """Train on a file (or a :class:`Dataset`), look at the test part once, and write the run folder ``output``.
@@ -60,7 +63,7 @@ def fit(
     ``target`` and ``roles`` (group, time, weight, bag, labels, id, drop) say what the columns are, as for
     :func:`excora.data.reading.read`. A label may be missing: a row with one of two targets trains on that one.
     ``resume`` goes on with the run in ``output``, whose data and settings must be the same (``epochs`` and ``patience``
-    may have grown), and starts one if there is none.
+    may have grown), and starts one if there is none. ``baselines``: ridge and LightGBM on the same split beside it.
 
     Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"`` and scores of validation alone: the test
     part is for the run that has ended. A folder that another process is writing to is an :class:`InputError` that names
@@ -72,6 +75,8 @@ def fit(
     >>> run = fit(folder / "a.csv", target="y", output=folder / "run", settings=Settings(dim=8, epochs=2))
     >>> run.state, run.results["counts"], sorted(run.results["test"]["y"])
     ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
+    >>> run.results["baselines"][0]["name"], sorted(run.results["baselines"][0]["test"])
+    ('ridge', ['mse', 'pcc'])
     >>> from excora import predict
     >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
     ['id', 'target', 'prediction', 'outside']
@@ -79,12 +84,15 @@ def fit(
     given, writes = Roles.of(target=target, **roles), is_main()
     with locked(Path(output)) if writes else contextlib.nullcontext():
         shares = {"validation": validation, "test": test}
-        return _fit(data, Path(output), given, settings, shares, resume=resume, progress=progress, writes=writes)
+        return _fit(
+            data, Path(output), given, settings, shares,
+            resume=resume, progress=progress, baselines=baselines, writes=writes,
+        )  # fmt: skip
 
 
 def _fit(
     data: str | Path | Dataset, folder: Path, given: Roles, settings: Settings | None, shares: dict[str, float], *,
-    resume: bool, progress: bool, writes: bool,
+    resume: bool, progress: bool, baselines: bool, writes: bool,
 ) -> Run:  # fmt: skip
     """:func:`fit` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume) if writes else False
@@ -95,6 +103,8 @@ def _fit(
     job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
     config = _config(path, given, job, shares, folder)
+    if not baselines:
+        config["rerun"] += " --no-baselines"
     if there:
         before = read_json(folder / "config.json")
         _check_same(folder, before, config)
@@ -110,6 +120,7 @@ def _fit(
         write_json(folder / "preparation.json", job.built.preparation.to_dict())
         write_json(folder / "config.json", config)
     try:
+        simple = simple_models(*job, progress=progress) if baselines and writes else None
         training = train(
             job.built.network, job.built.features, job.built.target, job.split, job.setup.recipe, job.setup.machine,
             weight=None if dataset.weight is None else dataset.weight.astype(np.float32),
@@ -121,7 +132,7 @@ def _fit(
         raise
     if not writes:
         return Run(folder, config, job.setup, job.built.preparation, training.network, {}, writes=False)
-    return _finish(folder, config, training, job)
+    return _finish(folder, config, training, job, simple)
 
 
 def _silent(line: str) -> None:
@@ -134,13 +145,19 @@ def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -
     seed = settings.named.get("seed", 0)
     parts = split(dataset, validation=validation, test=test, seed=seed)
     setup = settings.settled(dataset.kind, len(parts.train))
-    return Job(dataset, parts, setup, build(dataset, parts.train, setup))
+    return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
 
 
-def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job) -> Run:
+def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job, simple: Baselines | None) -> Run:
     """Weights, figures and report; the state is written last."""
     write_weights(folder / "weights.safetensors", training.network)
-    found = evaluate(training, job.dataset, job.split, job.setup, job.built)
+    # What simple models reach is evidence for the verdict; their test part, too, waits for the end of the run.
+    parts = {"validation": job.split.validation} | (
+        {} if training.stopped == "interrupted" else {"test": job.split.test}
+    )
+    peers = [] if simple is None else simple.records(parts)
+    found = evaluate(training, job.dataset, job.split, job.setup, job.built, peers=peers)
+    found.results["notes"].extend([] if simple is None else simple.notes)
     if config.get("looked"):
         found.results["notes"].append(AGAIN)
     found.write(folder)

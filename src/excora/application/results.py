@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,8 +44,14 @@ class Evaluation:
         write_json(folder / "results.json", self.results)
 
 
-def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
-    """Look at the validation part and, if training has ended, at the test part, once."""
+def evaluate(
+    training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built,
+    *, peers: Sequence[dict[str, Any]] = (),
+) -> Evaluation:  # fmt: skip
+    """Look at the validation part and, if training has ended, at the test part, once.
+
+    ``peers``: what simple models reach there, for the verdict.
+    """
     import pandas as pd
 
     results: dict[str, Any] = {
@@ -63,7 +69,9 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
         del figures["low"], figures["high"]
     last = parts[looked[-1]]
     results["groups"] = {"test": last.groups if ended else []}
+    results |= {"baselines": list(peers), "start": _start(training, built)}
     notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *last.notes]
+    notes += start_notes(training, built)
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
@@ -74,6 +82,22 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
 
 
 _PARTS = ("validation", "test")
+
+
+def _start(training: Training, built: Built) -> dict[str, Any] | None:
+    """What the network started from, why, and how that does on validation, targets standardised."""
+    if built.start is None:
+        return None
+    figures = {} if training.start is None else {name: training.start[f"validation_{name}"] for name in ("pcc", "mse")}
+    return built.start.to_dict() | {"validation": figures}
+
+
+def start_notes(training: Training, built: Built) -> list[str]:
+    """The same in words."""
+    if built.start is None or not built.start.note:
+        return []
+    kept = "no epoch did better on validation than the ridge that the network starts from: it is what predicts"
+    return [built.start.note, *([kept] if training.best_epoch < 0 else [])]
 
 
 class Part(NamedTuple):

@@ -21,6 +21,9 @@ def fit(
     validation: Validation = 0.2,
     test: Test = 0.2,
     resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped; the result is the same.")] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Ridge and LightGBM on the same split, beside the model.")
+    ] = True,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -45,6 +48,7 @@ def fit(
         validation=validation,
         test=test,
         resume=resume,
+        baselines=baselines,
         progress=not (quiet or as_json),
         **roles,
     )

@@ -61,7 +61,7 @@ class Store:
             return None
         path = self.parts.path(key)
         try:
-            used, record = dict(content["settings"]), _record(content)
+            used, record = {"start": "none", **content["settings"]}, _record(content)  # as it was until 0.2
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a run of a comparison: remove it, and it is computed again") from error
         used = _defaults(settings) | used  # an option that is younger than the file was at its default

@@ -24,6 +24,7 @@ from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.estimators import checks, files  # checks names the extra if scikit-learn is missing
 from excora.models import Network, Output, models
+from excora.peers.baselines import baselines
 from excora.settings import Recipe, Settings, Setup
 from excora.training import train
 from excora.training.building import build
@@ -55,6 +56,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     best_epoch_: int
     n_iter_: int
     n_features_in_: int
+    baselines_: list[dict[str, Any]]
 
     def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
         """Give the class its parameters, which scikit-learn reads from the signature."""
@@ -109,7 +111,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         else:
             preparation = checks.prepare(dataset, parts.train, **models[setup.model].prepares(setup.options))
         start = self.network_ if again else None
-        built = build(dataset, parts.train, setup, preparation=preparation, start=start, origin=origin)
+        given: dict[str, Any] = {"preparation": preparation, "start": start, "origin": origin}
+        built = build(dataset, parts.train, setup, validation=parts.validation, **given)
         weight = None if dataset.weight is None else dataset.weight.astype(np.float32)
         training = train(
             built.network, built.features, built.target, parts, setup.recipe, setup.machine,
@@ -118,6 +121,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.network_, self.preparation_, self.setup_ = training.network, preparation, setup
         self.history_, self.verdict_ = training.rows, training.verdict()
         self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
+        if self.baselines:
+            simple = baselines(dataset, parts, preparation, setup.recipe)
+            self.baselines_ = simple.records({"validation": parts.validation})
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

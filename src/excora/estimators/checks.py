@@ -24,7 +24,9 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("scikit-learn", "app") from error
 
 #: The parameters of an estimator that are no settings of a run, and their defaults.
-OWN = {"validation_fraction": 0.2, "warm_start": False, "random_state": None, "verbose": False}
+OWN = {
+    "validation_fraction": 0.2, "warm_start": False, "random_state": None, "verbose": False, "baselines": False,
+}  # fmt: skip
 #: The target names of a one-dimensional y; those of columns are numbered, and so tell (n, 1) from (n,).
 ONE = ("y",)
 #: The scale of a label that never varies: small enough that what a network adds to it is lost in rounding.

@@ -59,7 +59,7 @@ class RetrievalModel(Model):
     Options = RetrievalOptions
     recipe = {  # noqa: RUF012
         "epochs": epochs(32, 800, 60), "batch_size": batches(32), "schedule": "cosine", "clip": 1.0, "average": 0.99,
-        "weight_decay": 1e-2,
+        "weight_decay": 1e-2, "start": "none",
     }  # fmt: skip
 
     def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:

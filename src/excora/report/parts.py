@@ -74,6 +74,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reached:
+    """PCC and MSE, means over targets."""
+
+    pcc: Number
+    mse: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What a simple model reaches on the same split."""
+
+    name: str
+    validation: Reached | None = None
+    test: Reached | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """What the run is worth: results.json."""
 
@@ -87,6 +104,13 @@ class Results:
     groups: dict[str, list[GroupScore]] = field(default_factory=dict)
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
+    baselines: list[Baseline] = field(default_factory=list)
+
+    @property
+    def simple(self) -> dict[str, float]:
+        """The PCC of simple models on the part whose scores count, by name."""
+        reached = {one.name: one.test if self.part == "test" else one.validation for one in self.baselines}
+        return {name: found.pcc for name, found in reached.items() if found is not None and found.pcc is not None}
 
     @property
     def part(self) -> Literal["test", "validation"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from excora.errors import InputError
 from excora.report.checking import build
-from excora.report.numerals import plural
+from excora.report.numerals import correlation, plural
 from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results
 from excora.report.reading import numbers, read_columns, read_json
 
@@ -151,7 +151,15 @@ class RunRecord:
             return "A run without its config.json" if self.comparison is None else self.comparison.line
         chosen = {word: self.config.setting(word) for word in ("model", "pool")}
         words = [f"the {word} {name}" for word, name in chosen.items() if isinstance(name, str)]
-        return _line(self.config.data.get("path"), *([f"with {' and '.join(words)}"] if words else []))
+        return _line(self.config.data.get("path"), *([f"with {' and '.join(words)}"] if words else []), *self._beside)
+
+    @property
+    def _beside(self) -> list[str]:
+        """The scores of simple models in words."""
+        if self.results is None or not self.results.simple:
+            return []
+        scores = ", ".join(f"{name} {correlation(pcc)}" for name, pcc in self.results.simple.items())
+        return [f"beside {scores} ({self.results.part} PCC on the same split)"]
 
 
 Record = RunRecord | ComparisonRecord

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from excora.data.dataset import Features, Index, each, in_double
 from excora.models import Network, Output
 from excora.pooling import Pooled
-from excora.settings import Setup
-from excora.stats.correlation import mean_over_targets, within_groups
+from excora.settings import Machine, Recipe, Setup
+from excora.stats.correlation import mean_over_targets, pearson, selection_mean, within_groups
 from excora.stats.intervals import pooled_interval
-from excora.training.batches import in_order
+from excora.stats.scores import criterion, squared_error
+from excora.training.batches import Rows, in_order
 
 Floats = NDArray[np.float64]
 
@@ -74,6 +75,19 @@ def predictions(network: Network, features: Features, index: Index, setup: Setup
     limit, where = setup.recipe.max_elements, setup.machine.accelerator
     every = outputs(network, features, index, max_elements=limit, accelerator=where)
     return np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
+
+
+def start_score(network: Network, rows: Rows, index: Index, recipe: Recipe, machine: Machine) -> dict[str, float]:
+    """The validation figures of a network that has not been trained, as a row of metrics.csv has them."""
+    limit, where = recipe.max_elements, machine.accelerator
+    every = outputs(network, rows.features, index, max_elements=limit, accelerator=where)
+    prediction = np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
+    labels = rows.labels(index)
+    weight = None if rows.weight is None else rows.weight.numpy()[index].astype(np.float64)
+    judged = criterion(recipe.criterion, recipe.correlation_weight)(prediction, labels, weight)
+    pcc = selection_mean(pearson(prediction, labels, weight))
+    mse = squared_error(prediction, labels, weight)
+    return {"validation_pcc": pcc, "validation_mse": mse, "validation_criterion": judged}
 
 
 def answers(network: Network, features: Features, index: Index, setup: Setup) -> Iterator[Answer]:

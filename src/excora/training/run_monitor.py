@@ -20,7 +20,8 @@ class RunMonitor(PlateauMonitor):
         parts = dict(network.named_children())
         there = network.monitored is not None and parts.keys() >= {*network.monitored}
         pool, head = (f"network.{name}" for name in network.monitored) if there and network.monitored else (None, None)
-        super().__init__(pool=pool, head=head)
+        # The head of a network that starts from a ridge predicts what that leaves: its ceilings are not the target's.
+        super().__init__(pool=pool, head=head if network.linear_start is None else None)
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         """Listen, if there is a pool to listen to."""

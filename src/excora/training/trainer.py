@@ -32,11 +32,12 @@ class Training:
     """What training gave: the network with the weights of its best epoch, in eval mode, and how it went."""
 
     network: Network
-    best_epoch: int  #: from 0
+    best_epoch: int  #: from 0; -1: the ridge that the network started from, which no epoch has improved on
     rows: list[dict[str, float]]  #: one an epoch: the columns of metrics.csv
     monitor: PlateauMonitor
     stopped: str  #: "patience", "epochs", "diverged" or "interrupted"
     seconds: float
+    start: dict[str, float] | None = None  #: the validation figures of the ridge that the network started from
 
     @property
     def epochs(self) -> int:
@@ -94,11 +95,15 @@ def train(
     try:
         from excora.training.callbacks import Journal, write_records
         from excora.training.engine import make_trainer, quiet, run, starts_processes
+        from excora.training.evaluation import start_score
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
     rows = Rows(features, np.ascontiguousarray(target, np.float32), heavy)
-    module, journal = _regression(network, rows, split, recipe, machine), Journal()
+    journal = Journal()
+    if getattr(network.linear_start, "fresh", False) and len(split.validation):
+        journal.begin(start_score(network, rows, split.validation, recipe, machine), network.state_dict())
+    module = _regression(network, rows, split, recipe, machine)
     with quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)
         trainer = make_trainer(module, journal, machine, where, progress=progress)
@@ -109,7 +114,7 @@ def train(
     del module.monitor.records[len(journal.rows) :]  # an interrupt may come between the two
     if folder is not None and journal.rows and is_main():
         write_records(Path(folder), journal, module.monitor)
-    if interrupted and (folder is None or journal.best is None):
+    if interrupted and (folder is None or journal.best is None or not journal.rows):
         raise KeyboardInterrupt
     return _result(network, module, journal, interrupted=interrupted)
 
@@ -129,8 +134,10 @@ def _result(network: Network, module: Regression, journal: Journal, *, interrupt
             f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
+    if network.linear_start is not None:
+        network.linear_start.fresh = False
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
-    figures = (journal.rows, module.monitor, stopped, journal.seconds)
+    figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
     return Training(network.cpu().eval(), journal.best.epoch, *figures)
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from excora.data.bags.statistics import ElementStatistics
 from excora.data.bags.stores import Bags, ChosenBags
 from excora.data.dataset import Dataset, Index, Inputs, Spec
 from excora.data.scaling import CLIP
 from excora.data.table.content import Table
+from excora.functional import at_least_float32, safe_sqrt
 from excora.ragged import Ragged
 
 if TYPE_CHECKING:
@@ -82,6 +84,34 @@ class BagSpec(Spec):
 
     kind: ClassVar[str] = "bags"
     width: int
+
+    @property
+    def summary(self) -> int:
+        """Mean, spread and sum of each feature, and the log of the size."""
+        return 3 * self.width + 1
+
+    def summarise(self, inputs: Inputs) -> Tensor:
+        """[mean, std, sum of the elements, log of their number], (n, summary); zeros for an empty bag.
+
+        >>> BagSpec(targets=1, width=1).summarise({"elements": torch.tensor([[[1.0], [3.0]]])})
+        tensor([[2.0000, 1.0000, 4.0000, 0.6931]])
+        """
+        bags = inputs["elements"]
+        if isinstance(bags, Tensor):
+            bags = Ragged(bags.flatten(0, 1), torch.full((len(bags),), bags.shape[1]))
+        values, where = at_least_float32(bags.values), bags.bag_index()
+        lengths = bags.lengths.to(values.device)
+        size = lengths.clamp_min(1).to(values.dtype).unsqueeze(1)
+
+        def total(x: Tensor) -> Tensor:
+            return (
+                torch.segment_reduce(x, "sum", lengths=lengths, initial=0.0) if len(lengths) else x.new_empty(x.shape)
+            )
+
+        added = total(values)
+        mean = added / size
+        std = safe_sqrt(total((values - mean[where]).square()) / size)
+        return torch.cat([mean, std, added, size.log()], 1)
 
 
 class BagFeatures:

@@ -183,6 +183,14 @@ class RetrievalNetwork(Network):
             prediction = inputs["start"].to(prediction.dtype) + self.start.scale * prediction
         return Output(prediction, {"neighbours": pooled})
 
+    @torch.no_grad()
+    def begin_at_zero(self, inputs: Mapping[str, Any], *, only_try: bool = False) -> bool:  # noqa: ARG002
+        """Neither the head nor the labels of the neighbours count at first."""
+        if not only_try:
+            for p in (self.head.outer.weight, self.head.outer.bias, self.head.label_weight):
+                p.zero_()
+        return True
+
     def element_names(self, names: list[str] | None) -> list[str]:  # noqa: ARG002  (what it weighs are rows)
         """The neighbours, nearest first."""
         return [f"neighbour {i + 1}" for i in range(min(self.options["neighbours"], len(self.context_labels)))]

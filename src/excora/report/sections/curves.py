@@ -57,6 +57,10 @@ def _end(results: Results | None) -> tuple[str, ...]:
     if results is None:
         return ()
     best, epochs = counted(results.best_epoch), plural(results.epochs, "epoch")
+    if results.best_epoch is not None and results.best_epoch < 0:
+        return "No epoch was better on the validation part than the ridge it starts from, which is kept.", STOPPED.get(
+            results.stopped or "", ""
+        )
     kept = f"The model kept is that of epoch {best} of {epochs}, the best on the validation part." if best else ""
     return kept, STOPPED.get(results.stopped or "", "")
 

@@ -45,6 +45,10 @@ def _scores(results: Results | None) -> list[Card]:
     cards = [Card(f"{part.capitalize()} {name}", value, over or more) for name, (value, more) in figures.items()]
     if over and known:
         cards[0] = cards[0]._replace(more=f"{over}; {correlation(min(known))} to {correlation(max(known))}")
+    cards += [
+        Card(f"{part.capitalize()} PCC of {name}", correlation(pcc), "a simple model on the same split")
+        for name, pcc in results.simple.items()
+    ]
     train, validation, mine = (count(results.counts.get(name)) for name in ("train", "validation", part))
     cards.append(Card("Samples", mine, f"in the {part} part; {train} to train, {validation} to validate"))
     if results.seconds is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +14,7 @@ from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
 from excora.settings import Setup
+from excora.stats.intervals import Interval
 from excora.storage import plain, write_atomically, write_json
 from excora.training import Training
 from excora.training.building import Built
@@ -43,8 +44,11 @@ class Evaluation:
         write_json(folder / "results.json", self.results)
 
 
-def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
-    """Look at validation and test part once."""
+def evaluate(
+    training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built,
+    *, peers: Sequence[dict[str, Any]] = (),
+) -> Evaluation:  # fmt: skip
+    """Look at validation and test part once. ``peers``: what simple models reach there, for the verdict."""
     import pandas as pd
 
     results: dict[str, Any] = {
@@ -56,6 +60,7 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
     }
     parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
     results |= {name: part.scores for name, part in parts.items()}
+    seen = {"interval": interval(results["validation"]), "test": interval(results["test"])}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     results["groups"] = {"test": parts["test"].groups}
@@ -64,12 +69,21 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
-    results |= {"verdict": training.verdict().to_dict(), "notes": notes}
+    results |= {"held": training.held, "verdict": training.verdict(**seen, peers=peers).to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
     return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
 
 
 _PARTS = ("validation", "test")
+
+
+def interval(scores: dict[str, dict[str, float]]) -> Interval | None:
+    """PCC and its bounds, means over the targets that have them: no narrower than the interval of the mean."""
+    names = ("pcc", "low", "high")
+    known = [one for one in scores.values() if all(np.isfinite(one.get(name, np.nan)) for name in names)]
+    if not known:
+        return None
+    return Interval(*(float(np.mean([one[name] for one in known])) for name in names), "mean over targets")
 
 
 class Part(NamedTuple):

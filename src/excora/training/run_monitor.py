@@ -16,11 +16,11 @@ class RunMonitor(PlateauMonitor):
     It listens to what :attr:`Network.monitored` names; to predictions alone where the network has no such parts.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, stage: str = "train") -> None:
         parts = dict(network.named_children())
         there = network.monitored is not None and parts.keys() >= {*network.monitored}
         pool, head = (f"network.{name}" for name in network.monitored) if there and network.monitored else (None, None)
-        super().__init__(pool=pool, head=head)
+        super().__init__(pool=pool, head=head, stage=stage)
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         """Listen, if there is a pool to listen to."""

@@ -1,4 +1,4 @@
-"""Study ``verdicts``: how runs are scored, what the causes do, and the committed matrices hold the claim."""
+"""Study ``verdicts``: how runs are scored, and what the causes do."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 from excora_studies import reproduce
 from excora_studies import verdicts as study
 from excora_studies.verdicts import page, planted, real, sets
-
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "verdicts"
 
 
 def made(cause: str, verdict: str, right: list[str], **more) -> dict:
@@ -56,10 +54,9 @@ def test_a_recording_can_be_stopped_and_frozen_attention_is_even() -> None:
 
 def test_the_study_reports_what_its_parts_say(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(planted, "judge", lambda cause, seed: made(cause, cause, [cause], seed=seed))
-    monkeypatch.setattr(real, "runs", lambda name, seed, data: [name])  # noqa: ARG005
-    monkeypatch.setattr(
-        real, "row", lambda name, seed, one: made("noise", "cannot tell", ["no signal found"], seed=seed)
-    )  # noqa: ARG005
+    monkeypatch.setattr(real, "runs", lambda name, *_: [name])
+    untold = made("noise", "cannot tell", ["no signal found"])
+    monkeypatch.setattr(real, "row", lambda *_: untold)
     summary = reproduce("verdicts", tmp_path, preset="quick")["summary"]
     assert summary["planted"]["right"] == summary["planted"]["clear"] == len(planted.CAUSES) - 1
     assert summary["measured"]["right"] == 0

@@ -92,7 +92,9 @@ def _in_words(found: dict[str, Any]) -> str:
 
 def _block(contents: Contents, kind: str) -> str:
     """The confusion matrix of one kind."""
-    found = contents["verdicts"]["summary"][kind]
+    found = contents.get("verdicts", {}).get("summary", {}).get(kind)
+    if found is None:
+        return f"{KINDS[kind].capitalize()}: not measured with these rules yet (`excora reproduce verdicts`)."
     told = [v for v in VERDICTS if any(row.get(v) for row in found["confusion"].values())]
     rows = []
     for cause, counts in found["confusion"].items():

@@ -87,6 +87,12 @@ def test_a_run_long_past_its_best_epoch_is_not_still_improving_whatever_its_pati
     assert verdict(training, validation=rising, kept=44).name == "cannot tell"
 
 
+def test_a_flat_correlation_whose_error_still_falls_by_much_is_not_judged_yet() -> None:
+    rows = [row | {"mse": 1.0 - 0.02 * t, "mse_affine": 0.2} for t, row in enumerate(curve(mse=1.0))]
+    assert verdict(records(), validation=rows, kept=29).name == "still improving"
+    assert verdict(records(), validation=curve(mse_affine=0.2)).name != "still improving"
+
+
 def test_the_test_part_may_forbid_a_verdict_but_never_makes_one() -> None:
     rows = curve()
     known = {"validation": rows, "peers": scores(ridge=0.6, lightgbm=0.6)}

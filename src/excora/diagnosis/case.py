@@ -117,6 +117,14 @@ class Case:
         spread, effective = (self.geometry.get(name) for name in ("attention_spread", "effective_elements"))
         return f"Of 0, one element, to 1, uniform, it is at {spread:.4f}: {effective:.1f} effective elements a bag."
 
+    @property
+    def learning(self) -> bool:
+        """PCC is flat, but the validation MSE is still falling by much: scale and attention are on their way."""
+        found = self.plateau
+        if found is None or found.state != "plateau" or found.mse is None or not self.validated or not self.fit.mse:
+            return False
+        return found.mse.change <= -self.limits.learning * self.fit.mse
+
     @cached_property
     def ahead(self) -> tuple[Simple, ...]:
         """The simple models that are clearly better: above the interval of the PCC, and by what would matter."""

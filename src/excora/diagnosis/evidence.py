@@ -40,6 +40,7 @@ class Thresholds:
     nothing: float = 0.4  #: no signal is found if a PCC above this can be excluded
     worse_mse: float = 0.15  #: share by which the validation MSE must rise after the kept epoch
     worse_pcc: float = 0.03  #: or its PCC fall
+    learning: float = 0.1  #: share of the validation MSE by which it must fall in the last third to be on its way
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ GIVEN = {
 
 TEXTS = {
     "still improving": Text(
-        "PCC was still rising at the end: there is nothing to explain yet.",
+        "It was still getting better at the end: there is nothing to explain yet.",
         "Train longer; judge again when the curve has come to rest.",
         ("epochs",),
     ),

@@ -164,16 +164,19 @@ def _improving(case: Case) -> Verdict | None:
     if found is None:
         return None
     assert found.pcc is not None  # it is not too short
+    assert found.mse is not None
     rule = f"change over the last {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
     flat = found.state in ("plateau", "converged")
     case.evidence["pcc_change"] = Evidence(found.pcc.change, rule, flat)
     change = (
         f"{found.pcc.change:+.3f} [{found.pcc.low:+.3f}, {found.pcc.high:+.3f}] over the last {found.window} epochs"
     )
+    late = case.kept >= case.epochs - found.window
+    if late and (found.state == "improving" or case.learning):
+        also = "" if case.validated else "Whether it does so on other samples takes validation=."
+        numbers = f"PCC of the {case.part}: {change}; MSE {found.mse.change:+.3g}."
+        return make_verdict("still improving", case.evidence, numbers, case.lead, also)
     if found.state == "improving":
-        if case.kept >= case.epochs - found.window:
-            also = "" if case.validated else "Whether it does so on other samples takes validation=."
-            return make_verdict("still improving", case.evidence, f"PCC of the {case.part}: {change}.", case.lead, also)
         why = f"PCC of the {case.part} rises again at the end ({change}), below its best."
         return make_verdict("cannot tell", case.evidence, why, case.lead)
     if found.state == "worsening" and not case.validated:  # of validation only the kept epoch counts

@@ -14,6 +14,7 @@ import numpy as np
 
 from excora.registry import Registry
 from excora.stats.correlation import Array
+from excora.stats.ridge import known_together
 from excora.stats.scores import Measure, squared_error
 
 Parameters = dict[str, Any]
@@ -83,7 +84,7 @@ class Peer(ABC):
         Of each target the samples with a known label count; where there are fewer than 2, it is predicted by their
         mean, or by 0, the mean of standardised targets. Settings that differ by target are ``{"targets": [...]}``.
         """
-        together = _together(train.y, separate=self.separate)
+        together = [[t] for t in range(train.y.shape[1])] if self.separate else known_together(train.y)
         context = Context(validation, measure, seed, threads)
         series = [_fits_of(self, train, targets, candidates, context) for targets in together]
         for fitted in zip(*series, strict=True):
@@ -131,20 +132,6 @@ class MeanOfLabels:
 def _any_rows(predict: Predict, targets: int) -> Predict:
     """The same, and nothing for no rows, which some packages refuse."""
     return lambda x: predict(x) if len(x) else np.empty((0, targets))
-
-
-def _together(y: Array, *, separate: bool) -> list[list[int]]:
-    """The targets in groups that are fitted as one: all that are known for the same samples, in order.
-
-    >>> _together(np.array([[1.0, np.nan, 2.0], [0.0, 1.0, 1.0]]), separate=False)
-    [[0, 2], [1]]
-    """
-    if separate:
-        return [[target] for target in range(y.shape[1])]
-    found: dict[bytes, list[int]] = {}
-    for target, unknown in enumerate(np.isnan(y).T):
-        found.setdefault(unknown.tobytes(), []).append(target)
-    return list(found.values())
 
 
 def _fits_of(

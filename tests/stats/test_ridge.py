@@ -1,0 +1,86 @@
+"""excora.stats.ridge against scikit-learn and against fits that really leave a sample out."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from excora.errors import InputError
+from excora.stats.ridge import PENALTIES, RidgePath, left_out_ridge
+
+SHAPES = [(30, 4), (12, 40), (9, 9)]
+
+
+def _data(n, p, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, p)) * rng.uniform(0.1, 5, size=p) + 3
+    return x, x[:, :2] @ rng.normal(size=(2, 2)) + rng.normal(size=(n, 2)), rng.uniform(0.2, 3, size=n)
+
+
+def _peer(x, y, weight, alpha):
+    # scikit-learn leaves the weights as they are: alpha in units of their mean
+    return Ridge(alpha=alpha * weight.mean(), solver="svd").fit(x, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("alpha", [1e-2, 3.0, 1e4])
+def test_path_is_scikit_learns(shape, alpha):
+    x, y, weight = _data(*shape)
+    fit, peer = RidgePath(x, y, weight).at(alpha), _peer(x, y, weight, alpha)
+    new = _data(5, shape[1], seed=1)[0]
+    np.testing.assert_allclose(fit.predict(new), peer.predict(new), rtol=1e-8)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_left_out_is_a_fit_without_the_sample(shape, weighted):
+    x, y, weight = _data(*shape)
+    weight = weight if weighted else np.ones(len(x))
+    found = RidgePath(x, y, weight).left_out(2.5)
+    for i in range(len(x)):
+        rest = np.arange(len(x)) != i
+        peer = Ridge(alpha=2.5 * weight.mean(), solver="svd").fit(x[rest], y[rest], sample_weight=weight[rest])
+        np.testing.assert_allclose(found[i], peer.predict(x[i : i + 1])[0], rtol=1e-7)
+
+
+def test_penalty_is_the_best_on_left_out_samples_by_target():
+    x, y, _ = _data(40, 6)
+    y[:, 1] = np.random.default_rng(5).normal(size=40)  # nothing to learn: a strong penalty
+    fit = left_out_ridge(x, y)
+    errors = np.array([((y - RidgePath(x, y).left_out(a)) ** 2).sum(0) for a in PENALTIES])
+    np.testing.assert_allclose(fit.penalty, np.array(PENALTIES)[errors.argmin(0)])
+    assert fit.penalty[1] > 100 * fit.penalty[0]
+    np.testing.assert_allclose(((y - fit.left_out) ** 2).sum(0), errors.min(0))
+    np.testing.assert_allclose(fit.line.predict(x)[:, 0], RidgePath(x, y).at(fit.penalty[0]).predict(x)[:, 0])
+
+
+def test_unknown_labels_do_not_count():
+    x, y, weight = _data(30, 4)
+    holes = y.copy()
+    holes[::3, 0] = np.nan
+    known = ~np.isnan(holes[:, 0])
+    fit, apart = left_out_ridge(x, holes, weight), left_out_ridge(x[known], y[known][:, :1], weight[known])
+    np.testing.assert_allclose(fit.line.coefficient[:, :1], apart.line.coefficient)
+    np.testing.assert_allclose(fit.left_out[known, :1], apart.left_out)
+    np.testing.assert_allclose(fit.left_out[~known, 0], fit.line.predict(x)[~known, 0])
+    np.testing.assert_allclose(fit.line.predict(x)[:, 1:], left_out_ridge(x, y[:, 1:], weight).line.predict(x))
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_hardly_any_label(known):
+    y = np.full((5, 1), np.nan)
+    y[:known] = 4.0
+    fit = left_out_ridge(np.arange(10.0).reshape(5, 2), y)
+    assert np.isinf(fit.penalty).all()
+    np.testing.assert_array_equal(fit.left_out, np.full((5, 1), 4.0 if known else 0.0))
+
+
+def test_constant_columns_and_labels():
+    x = np.column_stack([np.ones(8), np.arange(8.0)])
+    fit = left_out_ridge(x, np.full((8, 1), 2.0))
+    np.testing.assert_allclose(fit.line.predict(x), 2.0)
+    np.testing.assert_allclose(fit.left_out, 2.0)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(InputError, match=r"features \(n, p\)"):
+        left_out_ridge(np.zeros((3, 2)), np.zeros(3))

@@ -3,7 +3,7 @@
 On each of fourteen real tables and bag sets: labels permuted, predictions rescaled and shifted, training far past the
 best epoch, stopped early, half of the informative columns removed, attention frozen uniform, and nothing at all. What
 no real set shows on demand (capacity, saturation, a starved optimiser) is trained on :class:`PlateauTask`. Thresholds
-were set on the sets of ``TUNING`` and on planted seeds from 1000 on; the others were looked at once.
+are set on the sets of ``TUNING`` and on planted seeds from 1000 on; the others are looked at once.
 """
 
 from __future__ import annotations

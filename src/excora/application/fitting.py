@@ -16,8 +16,8 @@ from excora.application.folder import check_room, claim, versions
 from excora.application.lock import locked
 from excora.application.results import Evaluation, evaluate
 from excora.application.run import Run
-from excora.data import sources
 from excora.application.simple import simple_models
+from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles

@@ -15,6 +15,7 @@ from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
 from excora.settings import Setup
+from excora.stats.intervals import Interval
 from excora.storage import plain, write_atomically, write_json
 from excora.training import Training
 from excora.training.building import Built
@@ -65,6 +66,7 @@ def evaluate(
     looked = _PARTS if ended else _PARTS[:1]
     parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in looked}
     results |= {name: parts[name].scores if name in parts else {} for name in _PARTS}
+    seen = {"interval": interval(results["validation"]), "test": interval(results["test"])}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     last = parts[looked[-1]]
@@ -76,7 +78,7 @@ def evaluate(
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
-    results |= {"verdict": training.verdict().to_dict(), "notes": notes}
+    results |= {"held": training.held, "verdict": training.verdict(**seen, peers=peers).to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
     return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention)
 
@@ -98,6 +100,15 @@ def start_notes(training: Training, built: Built) -> list[str]:
         return []
     kept = "no epoch did better on validation than the ridge that the network starts from: it is what predicts"
     return [built.start.note, *([kept] if training.best_epoch < 0 else [])]
+
+
+def interval(scores: dict[str, dict[str, float]]) -> Interval | None:
+    """PCC and its bounds, means over the targets that have them: no narrower than the interval of the mean."""
+    names = ("pcc", "low", "high")
+    known = [one for one in scores.values() if all(np.isfinite(one.get(name, np.nan)) for name in names)]
+    if not known:
+        return None
+    return Interval(*(float(np.mean([one[name] for one in known])) for name in names), "mean over targets")
 
 
 class Part(NamedTuple):

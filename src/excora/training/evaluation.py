@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from excora.data.dataset import Features, Index, each, in_double
 from excora.models import Network, Output
@@ -18,6 +20,7 @@ from excora.stats.correlation import mean_over_targets, pearson, selection_mean,
 from excora.stats.intervals import pooled_interval
 from excora.stats.scores import criterion, squared_error
 from excora.training.batches import Rows, in_order
+from excora.training.run_monitor import RunMonitor
 
 Floats = NDArray[np.float64]
 
@@ -48,12 +51,12 @@ class Answer:
 
 def outputs(
     network: Network, features: Features, index: Index, *, max_elements: int, accelerator: str = "cpu",
-    double: bool = False,
+    double: bool = False, watched: bool = False,
 ) -> Iterator[tuple[Index, Output]]:  # fmt: skip
     """What the network says of the samples of ``index``, some at a time, and which these are; the one such loop.
 
     At most ``max_elements`` elements are in memory at once; on a GPU if training would use one. ``double``: inputs in
-    float64, for a network that is.
+    float64, for a network that is. ``watched``: a monitor listens, who may want a gradient of the head.
     """
     wants = accelerator in ("auto", "gpu", "cuda")
     device = torch.device("cuda" if wants and torch.cuda.is_available() else "cpu")
@@ -63,11 +66,31 @@ def outputs(
             if len(piece):
                 inputs = features.read(piece)
                 inputs = each(in_double(inputs) if double else inputs, lambda x: x.to(device))
-                with torch.inference_mode():
+                with torch.no_grad() if watched else torch.inference_mode():
                     output = network(inputs)
                 yield piece, output
     finally:
         network.cpu()
+
+
+def watched(
+    network: Network, features: Features, target: NDArray[np.float32], index: Index, *, max_elements: int,
+    accelerator: str = "cpu",
+) -> dict[str, Any]:  # fmt: skip
+    """The monitor's record of the samples of ``index`` under the network as it is; ``target`` (n, targets), NaN where
+    unknown.
+    """
+    monitor = RunMonitor(network, stage="validation")
+    monitor.setup(SimpleNamespace(sanity_checking=False), nn.ModuleDict({"network": network}), "validate")
+    every = outputs(network, features, index, max_elements=max_elements, accelerator=accelerator, watched=True)
+    try:
+        for piece, output in every:
+            labels = torch.from_numpy(np.ascontiguousarray(target[piece])).to(output.prediction.device)
+            known = ~labels.isnan()
+            monitor.take(output.prediction, labels.nan_to_num(0.0), known)
+    finally:
+        monitor.teardown(None, network, "validate")
+    return dict(monitor.end_epoch(gather=False))
 
 
 def predictions(network: Network, features: Features, index: Index, setup: Setup) -> NDArray[np.float64]:

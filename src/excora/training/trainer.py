@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features
-from excora.diagnosis.verdicts import Verdict, with_validation
+from excora.diagnosis.verdicts import Verdict, verdict
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models import Network
 from excora.settings import Machine, Recipe
+from excora.stats.intervals import Interval
 from excora.training.batches import Rows
+from excora.training.evaluation import watched
 
 if TYPE_CHECKING:
     from excora.data.splits import Split
@@ -38,15 +41,33 @@ class Training:
     stopped: str  #: "patience", "epochs", "diverged" or "interrupted"
     seconds: float
     start: dict[str, float] | None = None  #: the validation figures of the ridge that the network started from
+    held: dict[str, Any] | None = None  #: the monitor's record of the validation part under these weights
 
     @property
     def epochs(self) -> int:
         """How many were finished."""
         return len(self.rows)
 
-    def verdict(self) -> Verdict:
-        """The monitor's, who sees the training part, in view of validation."""
-        return with_validation(self.monitor.verdict(), self.stopped, self.epochs, self.best_epoch)
+    def verdict(
+        self,
+        *,
+        interval: Interval | None = None,
+        test: Interval | None = None,
+        peers: Iterable[Mapping[str, Any]] = (),
+    ) -> Verdict:
+        """On the kept epoch, as validation sees it; the arguments are those of :func:`excora.diagnosis.verdict`."""
+        known = {"held": self.held, "interval": interval, "test": test, "peers": peers}
+        return verdict(self.monitor.records, validation=validated(self.rows), kept=self.best_epoch, **known)
+
+
+def validated(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The validation curve of the rows of metrics.csv, as a verdict reads it.
+
+    >>> validated([{"epoch": 0, "validation_pcc": 0.5, "validation_mse": 1.0}, {"epoch": 1, "train_loss": 1.0}])
+    [{'pcc': 0.5, 'mse': 1.0}]
+    """
+    names = ("pcc", "mse")
+    return [{name: row[f"validation_{name}"] for name in names} for row in rows if "validation_pcc" in row]
 
 
 def train(
@@ -116,7 +137,7 @@ def train(
         write_records(Path(folder), journal, module.monitor)
     if interrupted and (folder is None or journal.best is None or not journal.rows):
         raise KeyboardInterrupt
-    return _result(network, module, journal, interrupted=interrupted)
+    return _result(network, module, journal, machine, interrupted=interrupted)
 
 
 def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, machine: Machine) -> Regression:
@@ -126,7 +147,7 @@ def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, mach
     return Regression(network.train(), rows, split.train, split.validation, recipe, workers=machine.workers)
 
 
-def _result(network: Network, module: Regression, journal: Journal, *, interrupted: bool) -> Training:
+def _result(network: Network, module: Regression, journal: Journal, machine: Machine, *, interrupted: bool) -> Training:
     """The network with its best weights."""
     if journal.best is None:
         raise ExcoraError(
@@ -138,7 +159,10 @@ def _result(network: Network, module: Regression, journal: Journal, *, interrupt
         network.linear_start.fresh = False
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
-    return Training(network.cpu().eval(), journal.best.epoch, *figures)
+    limit, where = module.recipe.max_elements, machine.accelerator
+    part = (module.rows.features, module.rows.target, module.validation_index)
+    held = watched(network, *part, max_elements=limit, accelerator=where) if len(module.validation_index) else None
+    return Training(network.cpu().eval(), journal.best.epoch, *figures, held)
 
 
 def is_main() -> bool:

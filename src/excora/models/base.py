@@ -31,6 +31,7 @@ class Output(NamedTuple):
     prediction: Tensor  #: (n, targets), standardised scale
     pooled: Mapping[str, Pooled] = {}  #: by name, the one that a report shows first; a model without a pool has none
     losses: Mapping[str, Penalty] = {}  #: by name, each weighted already; (sum, count), so that it reduces exactly
+    spread: Tensor | None = None  #: (n, targets): how far labels are expected from the prediction; None: it cannot say
 
     @property
     def penalties(self) -> list[Penalty]:
@@ -56,6 +57,10 @@ class Network(nn.Module):
     def element_names(self, names: list[str] | None) -> list[str] | None:
         """What its first pool weighs in a sample, where ``names`` are those of the source; None: elements by number."""
         return names
+
+    def reach(self, level: float) -> Tensor | None:  # noqa: ARG002
+        """How many spreads around a prediction hold ``level`` of all labels, (targets,); None: it gives no spread."""
+        return None
 
     def look_up(self, features: Features) -> Features:
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""

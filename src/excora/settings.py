@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, cast
 
 from excora.errors import InputError
-from excora.models import Model, default_model, models
+from excora.models import Model, model_of, models
 from excora.options import ByRows, Options, checked, option
 
 
@@ -183,7 +183,7 @@ class Settings:
         >>> [Settings(model="retrieval").settled("table", rows).recipe.epochs for rows in (100, 1000, 100_000)]
         [60, 25, 15]
         """
-        model = models[default_model(kind) if self.model == "auto" else self.model]
+        model = model_of(self.model, kind)
         Settings(model.name, **self.named)  # names that this model does not have
         wanted = {name: x(rows) if isinstance(x, ByRows) else x for name, x in model.recipe.items()}
 

@@ -16,7 +16,7 @@ from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.errors import InputError
 from excora.storage import plain, write_atomically
-from excora.training.evaluation import Attention, answers
+from excora.training.evaluation import Attention, answers, reach_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Predictions:
     """Predictions on the scale of the labels."""
 
-    frame: pd.DataFrame  #: id, prediction (or prediction:NAME for several targets), outside
+    frame: pd.DataFrame  #: id, prediction (or prediction:NAME for several targets), lower, upper, outside
     attention: pd.DataFrame | None  #: id, element, weight, effective: a row an element; if it was asked for
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range
 
@@ -58,6 +58,7 @@ def predict(
     data: str | Path | Dataset,
     *,
     attention: bool = False,
+    interval: float | None = None,
     labels: str | Path | None = None,
     id: str | None = None,
 ) -> Predictions:
@@ -66,7 +67,8 @@ def predict(
     ``data`` has the layout of the training data, with or without the targets; columns that do not fit are named in a
     :class:`DataError`. ``labels`` is a table that lists the bags of a folder to predict, all of them unless given;
     ``id`` names the samples if another column than in training does. Memory is bounded by the run's ``max_elements``;
-    ``attention`` adds a row an element of the model's first pool. :func:`excora.fit` has an example.
+    ``attention`` adds a row an element of the model's first pool, ``interval`` columns ``lower`` and ``upper`` with
+    this share of all labels between them, for a model that can say ("kriging"). :func:`excora.fit` has an example.
     """
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)
@@ -74,16 +76,21 @@ def predict(
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
     names = run.network.element_names(run.preparation.element_names)
-    rows, looked = [], []
+    reach = None if interval is None else reach_of(run.network, run.setup.model, interval)
+    rows, looked, spread = [], [], []
     for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
+        spread.append(answer.spread)
         if attention:
             if not answer.attention:
                 raise InputError(f"the model {run.setup.model!r} has no pool, so there is no attention to write")
             looked.append(next(iter(answer.attention.values())))
     examined = run.preparation.examine(dataset)
+    shown = {"prediction": np.stack(rows)}
+    if reach is not None:
+        shown |= {name: shown["prediction"] + sign * reach * np.stack(spread) for name, sign in _ENDS.items()}
     return Predictions(
-        _frame(run, dataset, run.preparation.unscale(np.stack(rows)), examined.outside),
+        _frame(run, dataset, {name: run.preparation.unscale(x) for name, x in shown.items()}, examined.outside),
         _attention(dataset, looked, names) if attention else None,
         (*dataset.notes, *examined.notes, *outside_note(examined.outside)),
     )
@@ -100,10 +107,15 @@ def _read(run: Run, path: str | Path, labels: str | Path | None, id: str | None)
     return read(path, labelled=False, **(roles | {"labels": labels} | ({} if id is None else {"id": id})))
 
 
-def _frame(run: Run, dataset: Dataset, prediction: Any, outside: Any) -> pd.DataFrame:
+_ENDS = {"lower": -1.0, "upper": 1.0}
+
+
+def _frame(run: Run, dataset: Dataset, shown: dict[str, Any], outside: Any) -> pd.DataFrame:
     import pandas as pd
 
-    named = dict(zip(columns(run.preparation.targets, "prediction"), prediction.T, strict=True))
+    named = {}
+    for name, values in shown.items():
+        named |= dict(zip(columns(run.preparation.targets, name), values.T, strict=True))
     return pd.DataFrame({"id": dataset.ids, **named, "outside": outside})
 
 

@@ -18,6 +18,9 @@ def predict(
     attention: Annotated[
         Path | None, typer.Option(help="Also write the attention weight of every element: .csv or .parquet.")
     ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Also columns lower and upper that hold this share of all labels: 0.9.")
+    ] = None,
     labels: Annotated[Path | None, typer.Option(help="Folders of bags: a table of the bags to predict.")] = None,
     id_: Annotated[
         str | None, typer.Option("--id", help="Column that names the samples, if not as in training.")
@@ -30,11 +33,13 @@ def predict(
 
       excora predict run new.csv --output predictions.csv
 
+      excora predict run new.csv --output predictions.csv --interval 0.9
+
       excora predict run new_features/ --output predictions.parquet --attention attention.parquet
     """
     from excora.application import predict as apply
 
-    found = apply(run, data, labels=labels, id=id_, attention=attention is not None)
+    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, interval=interval)
     found.save(output, attention)
     if as_json:
         echo_json(found.to_dict())

@@ -49,6 +49,8 @@ class Network(nn.Module):
         super().__init__()
         #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
         self.learned: dict[str, Any] = {}
+        #: That :meth:`Model.build` took, where it has just fitted the network.
+        self.seconds = 0.0
 
     def __call__(self, inputs: Inputs) -> Output:
         """Predict a batch."""
@@ -94,6 +96,8 @@ class Model(ABC):
     says: ClassVar[str]  #: one line for help texts
     reads: ClassVar[tuple[str, ...]]  #: kinds of samples
     default_for: ClassVar[tuple[str, ...]] = ()  #: kinds of samples whose "auto" it is
+    #: False: :meth:`build` fits it whole and holds out samples itself, so that it needs neither steps nor validation.
+    trained: ClassVar[bool] = True
     Options: ClassVar[type[Options]]
     recipe: ClassVar[Mapping[str, Any]] = {}
 
@@ -140,6 +144,15 @@ def register_model(kind: type[Model]) -> type[Model]:
     """The decorator of the door."""
     models.register(kind.name, kind())
     return kind
+
+
+def model_of(name: str, kind: str) -> Model:
+    """The model of this name; "auto" is the one for samples of this kind.
+
+    >>> model_of("auto", "bags").name
+    'pool'
+    """
+    return models[default_model(kind) if name == "auto" else name]
 
 
 def default_model(kind: str) -> str:

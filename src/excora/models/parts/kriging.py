@@ -4,8 +4,8 @@
 
     a = A^-1 k,  b = A^-1 1,   w = a + b (1 - 1'a) / 1'b,   prediction = w'r,   variance = 1 - k'a + (1 - 1'a)^2 / 1'b
 
-The weights sum to 1 and may be negative: they know how alike the neighbours are to each other. w'r = m + a'(r - m 1) with
-the mean m = b'r / b'1 of generalised least squares.
+The weights sum to 1 and may be negative: they know how alike the neighbours are to each other. w'r = m + a'(r - m 1)
+with the mean m = b'r / b'1 of generalised least squares.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ class Kriged(NamedTuple):
 
     weights: Tensor  #: (..., k)
     variance: Tensor  #: (...)
+    factor: Tensor  #: (..., k, k) of Cholesky, A = factor factor'
+    level: Tensor  #: (..., k) b = A^-1 1
 
 
 def krige(between: Tensor, toward: Tensor, nugget: Tensor, real: Tensor | None = None) -> Kriged:
-    """Weights w and variance, see above, of covariances ``between`` (..., k, k) neighbours and ``toward`` (..., k) them.
+    """Weights w and variance, see above, of covariances ``between`` neighbours (..., k, k), ``toward`` them (..., k).
 
     ``nugget`` (..., k) is the variance of their noise; ``real`` (..., k) says which neighbours there are: others weigh
     nothing. Without any, weights are 0 and the variance is 1. What has fewer dimensions is broadcast.
@@ -55,13 +57,13 @@ def krige(between: Tensor, toward: Tensor, nugget: Tensor, real: Tensor | None =
         there = real.unsqueeze(-1) & real.unsqueeze(-2)
         matrix = torch.where(there, matrix, torch.eye(real.shape[-1], dtype=toward.dtype, device=toward.device))
     matrix = matrix.expand(*toward.shape[:-1], *matrix.shape[-2:])
-    solved = torch.cholesky_solve(torch.stack([toward, ones], -1), torch.linalg.cholesky(matrix))
-    a, b = solved.unbind(-1)
+    factor = torch.linalg.cholesky(matrix)
+    a, b = torch.cholesky_solve(torch.stack([toward, ones], -1), factor).unbind(-1)
     total = b.sum(-1, keepdim=True)
     some = total > 0
     lack = torch.where(some, 1 - a.sum(-1, keepdim=True), 0.0)
     share = lack / torch.where(some, total, 1.0)
-    return Kriged(a + b * share, 1 - (toward * a).sum(-1) + (lack * share).squeeze(-1))
+    return Kriged(a + b * share, 1 - (toward * a).sum(-1) + (lack * share).squeeze(-1), factor, b)
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
@@ -108,9 +110,22 @@ def predict(
     real = (near.known & allowed.unsqueeze(-1)).mT
     if bool((real == real[:, :1]).all()):
         real = real[:, :1]
-    covariances = (x.div(-length).exp().unsqueeze(1) for x in (between, toward))
-    found = krige(*covariances, (nugget * near.noise).unsqueeze(1), None if bool(real.all()) else real)
-    return (found.weights * near.label.mT).sum(-1), found
+    between, toward = (x.div(-length).exp().unsqueeze(1) for x in (between, toward))
+    with torch.no_grad():
+        found = krige(between, toward, (nugget * near.noise).unsqueeze(1), None if bool(real.all()) else real)
+    label = near.label.mT * real
+    value = (found.weights * label).sum(-1)
+    return _with_gradient(value, between, toward, label, found) if between.requires_grad else value, found
+
+
+def _with_gradient(value: Tensor, between: Tensor, toward: Tensor, label: Tensor, found: Kriged) -> Tensor:
+    """w'r with its gradient: d(w'r) = g'dk - g'dA w, where g = A^-1 (r - m 1); no derivative of a factor is needed."""
+    solved = torch.cholesky_solve(label.unsqueeze(-1), found.factor).squeeze(-1)
+    total = found.level.sum(-1, keepdim=True)
+    mean = (found.level * label).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
+    g, w = solved - mean * found.level, found.weights.expand_as(label)
+    slope = (g * toward).sum(-1) - torch.einsum("ntk,nskj,ntj->nt", g, between, w)
+    return value + (slope - slope.detach())
 
 
 def search(query: Tensor, candidate: Tensor, k: int, banned: Tensor | None = None) -> tuple[Tensor, Tensor]:

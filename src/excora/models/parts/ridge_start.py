@@ -38,7 +38,7 @@ def width_of(spec: TableSpec, gaps: Sequence[int]) -> int:
 def channels(rows: Mapping[str, Any], knots: Tensor, spec: TableSpec, gaps: Sequence[int]) -> Tensor:
     """[z / sqrt 2, q / sqrt 2, flags, categories] of rows, (n, channels), in float32.
 
-    z: standardised numbers up to +-:data:`REACH`; q: normal scores of their ranks among the training rows, by ``knots``;
+    z: standardised numbers up to +-:data:`REACH`; q: normal scores of their ranks among training rows, by ``knots``;
     both are 0 where a number is missing, which the flags of the columns ``gaps`` say. Categories are one-hot; one that
     training has not seen is all 0.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from excora.errors import InputError, MissingExtraError
-from excora.models import Model, model_of, models
+from excora.models import Model, default_model, models
 from excora.options import choices_of
 from excora.peers import peers
 from excora.pooling import pools
@@ -36,7 +36,9 @@ def entrants(names: Sequence[str] | None, settings: Settings, kind: str) -> tupl
     ``names``: ``MODEL``, ``MODEL:POOL``, ``POOL`` (within the model of ``settings``), a peer, or ``peer:NAME`` where a
     pool has its name. None: the pools of that model, and the :data:`USUAL` peers that are installed.
     """
-    host = model_of(settings.model, kind)
+    host = settings.model_for(kind)
+    if settings.model == "auto" and any(name in pools and name not in peers for name in names or ()):
+        host = models[default_model(kind, ["pool"])]
     known = _pools_of(host)
     notes = [f"pools are compared within the model {host.name}"] if host.name != "pool" and known else []
     if names is None:

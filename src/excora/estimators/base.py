@@ -23,7 +23,7 @@ from excora.data.scaling import CLIP
 from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.estimators import checks, files  # checks names the extra if scikit-learn is missing
-from excora.models import Network, Output, model_of, models
+from excora.models import Network, Output, models
 from excora.settings import Recipe, Settings, Setup
 from excora.training import train
 from excora.training.building import build
@@ -92,7 +92,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
-        trained = model_of(settings.model, dataset.kind).trained
+        trained = settings.model_for(dataset.kind).trained
         dataset, parts, origin = self._split(dataset, settings.named["seed"], trained=trained)
         setup = settings.settled(dataset.kind, len(parts.train))
         if again:

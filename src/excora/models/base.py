@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -146,27 +146,21 @@ def register_model(kind: type[Model]) -> type[Model]:
     return kind
 
 
-def model_of(name: str, kind: str) -> Model:
-    """The model of this name; "auto" is the one for samples of this kind.
-
-    >>> model_of("auto", "bags").name
-    'pool'
-    """
-    return models[default_model(kind) if name == "auto" else name]
-
-
-def default_model(kind: str) -> str:
+def default_model(kind: str, options: Collection[str] = (), *, trained: bool = False) -> str:
     """The model for samples of this kind, unless one is asked for.
+
+    Where ``options`` are named that it does not have, or one that is ``trained`` in steps is wanted, the next that will
+    do: of several defaults the ones that are not trained come first.
 
     >>> default_model("bags")
     'pool'
     """
-    every = [models[name] for name in models]
-    for found in (model.name for model in every if kind in model.default_for):
-        return found
-    for found in (model.name for model in every if kind in model.reads):
-        return found
-    raise InputError(f"no model reads {kind}; there are {', '.join(models)}")
+    every = [models[name] for name in models if kind in models[name].reads]
+    every.sort(key=lambda model: (kind not in model.default_for, model.trained))
+    fine = [m.name for m in every if m.trained >= trained and set(options) <= set(m.Options.names())]
+    if not every:
+        raise InputError(f"no model reads {kind}; there are {', '.join(models)}")
+    return (fine or [every[0].name])[0]
 
 
 @contextlib.contextmanager

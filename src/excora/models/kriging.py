@@ -75,6 +75,13 @@ class KrigingModel(Model):
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
 
+    def go_on(
+        self, network: Network, spec: Any, samples: Samples, options: KrigingOptions
+    ) -> tuple[Network, Features]:  # fmt: skip
+        """There are no weights to go on from: it is fitted to these rows."""
+        del network
+        return self.build(spec, samples, options, seed=0)
+
     def check_learned(
         self,
         learned: Any,

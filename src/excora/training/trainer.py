@@ -50,7 +50,10 @@ class Training:
         return len(self.rows)
 
     def verdict(self) -> Verdict:
-        """The monitor's, who sees the training part, in view of validation."""
+        """The monitor's, who sees the training part, in view of validation; a fitted network has no course to judge."""
+        if self.stopped == "fitted":
+            said = "The model is fitted as a whole, not in epochs: there is no course of PCC to judge."
+            return Verdict("cannot tell", said, {}, "Compare it with other models on your data: excora compare.")
         return with_validation(self.monitor.verdict(), self.stopped, self.epochs, self.best_epoch)
 
 

@@ -28,7 +28,9 @@ def test_settings_are_complete_once_there_is_a_model(model, kind):
 
 
 def test_auto_is_the_model_for_the_kind_of_samples():
+    assert Settings(seed=3).settled("table", 500).model == "kriging"
     assert Settings(dim=12).settled("table", 500).model == "ft-transformer"
+    assert Settings(epochs=12).settled("table", 500).model == "ft-transformer"
     assert Settings(dim=12).settled("bags", 500).model == "pool"
     given = Settings(dim=12, dropout=0.0).settled("table", 500).options
     assert (given.dim, given.dropout) == (12, 0.0)
@@ -77,7 +79,7 @@ def test_batches_and_epochs_follow_the_number_of_training_rows(rows, case):
         ({"colour": 1}, "there is no setting 'colour' of any model"),
         (
             {"model": "pool", "neighbours": 5},
-            "no setting 'neighbours' of model 'pool'; it is an option of retrieval",
+            "no setting 'neighbours' of model 'pool'; it is an option of kriging, retrieval",
         ),
         ({"model": "ft-transformer", "pool": "mean"}, "pool must be one of softmax, eca, eca-paper, got 'mean'"),
     ],

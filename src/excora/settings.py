@@ -185,13 +185,26 @@ class Settings:
                 wrong.append(error)
         raise wrong[0]
 
+    def model_for(self, kind: str) -> Model:
+        """The model; "auto" is the default for this kind of samples that has the options named.
+
+        Who names a part of the recipe, but for the seed, wants a model that is trained.
+
+        >>> Settings().model_for("table").name, Settings(epochs=9).model_for("table").name
+        ('kriging', 'ft-transformer')
+        """
+        if self.model != "auto":
+            return models[self.model]
+        options = {*self.named} - {*Recipe.names(), *Machine.names()}
+        return models[default_model(kind, options, trained=bool({*self.named} & {*Recipe.names()} - {"seed"}))]
+
     def settled(self, kind: str, rows: int) -> Setup:
         """Complete, for ``rows`` training samples of this kind.
 
         >>> [Settings(model="retrieval").settled("table", rows).recipe.epochs for rows in (100, 1000, 100_000)]
         [60, 25, 15]
         """
-        model = models[default_model(kind) if self.model == "auto" else self.model]
+        model = self.model_for(kind)
         Settings(model.name, **self.named)  # names that this model does not have
         wanted = {name: x(rows) if isinstance(x, ByRows) else x for name, x in model.recipe.items()}
 

@@ -73,4 +73,6 @@ def _choices(case: Case) -> list[Case]:
 
 
 CASES = [Case(name, kind) for name in models for kind in models[name].reads]
+#: Those that a training changes; the others are fitted when they are built.
+TRAINED = [case for case in CASES if case.model.trained]
 CHOICES = [choice for case in CASES for choice in (case, *_choices(case))]

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from contracts.cases import CASES, CHOICES, PARTS, Case
+from contracts.cases import CASES, CHOICES, PARTS, TRAINED, Case
 from excora.settings import Settings, Setup
 from excora.training import Training, train
 from excora.training.building import Built, build
 from excora.training.module import Regression
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_trained = pytest.mark.parametrize("case", TRAINED, ids=str)
 
 
 def run(case: Case, setup: Setup | None = None, **options) -> Training:
@@ -44,7 +45,7 @@ def far(a: Training, b: Training) -> float:
     return max(float((ours[name].double() - others[name].double()).abs().max()) for name in others)
 
 
-@pytest.mark.parametrize("case", CHOICES, ids=str)
+@pytest.mark.parametrize("case", [case for case in CHOICES if case.model.trained], ids=str)
 def test_it_learns_by_its_own_recipe(case):
     asked = Settings(case.name, epochs=4, batch_size=10, accelerator="cpu")
     training = run(case, asked.settled(case.kind, len(PARTS.train)))
@@ -56,7 +57,7 @@ def test_it_learns_by_its_own_recipe(case):
     assert prediction.isfinite().all()
 
 
-@every_case
+@every_trained
 @pytest.mark.usefixtures("plain_steps")
 def test_pieces_give_the_weights_of_whole_batches(case):
     whole, pieces = (run(case, case.setup(learning_rate=0.05, accumulate=n)) for n in (1, 2))
@@ -66,7 +67,7 @@ def test_pieces_give_the_weights_of_whole_batches(case):
     assert moved > 5e-3, "a run that does nothing proves nothing"
 
 
-@every_case
+@every_trained
 @pytest.mark.usefixtures("plain_steps")
 def test_two_ranks_give_the_weights_of_one_process(case):
     """42 samples in batches of 10: of the last, of 2, each rank has one."""
@@ -76,7 +77,7 @@ def test_two_ranks_give_the_weights_of_one_process(case):
     assert spread.rows[0] == pytest.approx(alone.rows[0], rel=1e-4)
 
 
-@every_case
+@every_trained
 def test_a_run_goes_on_to_the_last_bit(case, tmp_path):
     whole = run(case, case.setup(average=0.5, clip=1.0))
     run(case, case.setup(average=0.5, clip=1.0, epochs=1), folder=tmp_path)
@@ -115,14 +116,14 @@ def test_labels_may_be_unknown(case):
     assert not torch.allclose(*found), "labels that are known count"
 
 
-@every_case
+@every_trained
 def test_it_trains_in_mixed_precision(case):
     full, mixed = run(case), run(case, case.setup(precision="bf16-mixed"))
     assert all(t.dtype == full.network.state_dict()[name].dtype for name, t in mixed.network.state_dict().items())
     assert mixed.rows[-1]["train_loss"] == pytest.approx(full.rows[-1]["train_loss"], rel=0.1)
 
 
-@every_case
+@every_trained
 def test_a_trained_network_goes_on_from_its_weights(case):
     setup = case.setup()
     first = run(case, setup).network
@@ -135,3 +136,18 @@ def test_a_trained_network_goes_on_from_its_weights(case):
     again = go(built, setup)
     assert far(again, run(case, setup)) > 0
     assert all(torch.equal(p, before[name]) for name, p in first.state_dict().items()), "the first is left as it was"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.model.trained], ids=str)
+def test_a_network_that_is_fitted_when_it_is_built_is_scored_alone(case, tmp_path):
+    built = case.built()
+    before = {name: t.clone() for name, t in built.network.state_dict().items()}
+    training = go(built, case.setup(), folder=tmp_path)
+    assert "no course of PCC" in training.verdict().sentence
+    assert (training.stopped, training.epochs, training.best_epoch) == ("fitted", 1, 0)
+    found = training.network(built.features.read(PARTS.validation)).prediction[:, 0].numpy()
+    truth = built.target[PARTS.validation, 0]
+    assert training.rows[0]["validation_pcc"] == pytest.approx(np.corrcoef(found, truth)[0, 1], abs=1e-5)
+    assert training.rows[0]["validation_mse"] == pytest.approx(np.square(found - truth).mean(), rel=1e-4)
+    assert all(torch.equal(t, before[name]) for name, t in training.network.state_dict().items())
+    assert (tmp_path / "metrics.csv").read_text().startswith("epoch,")

@@ -18,7 +18,10 @@ from excora.reduce import Penalty
 
 def test_each_kind_of_samples_has_a_model():
     assert default_model("bags") == "pool"
-    assert default_model("table") == "ft-transformer"
+    assert default_model("table") == "kriging"
+    assert default_model("table", ["dim"]) == default_model("table", trained=True) == "ft-transformer"
+    assert default_model("table", ["neighbours", "metric"]) == "retrieval"
+    assert default_model("table", ["nobody", "has this"]) == "kriging"
     with pytest.raises(InputError, match="no model reads sounds; there are "):
         default_model("sounds")
 

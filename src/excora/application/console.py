@@ -34,6 +34,9 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
     pool = getattr(run.setup.options, "pool", None)
     model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
     epoch = f"best epoch {results['best_epoch'] + 1} of {results['epochs']}, {results['seconds']:.0f} s"
+    if results["stopped"] == "fitted":
+        limit = getattr(run.setup.options, "seconds", None)
+        epoch = f"fitted in {results['seconds']:.0f} s" + ("" if limit is None else f" (budget {limit:.0f} s)")
     lines = [model + epoch + _ENDS.get(results["stopped"], ""), *_baselines(results), *results["notes"]]
     lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
     lines.append(f"report: {run.path / 'report.html'}")

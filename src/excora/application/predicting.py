@@ -17,7 +17,7 @@ from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.errors import InputError
 from excora.storage import plain, write_atomically
-from excora.training.evaluation import Attention, answers, scores
+from excora.training.evaluation import Attention, answers, reach_of, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Predictions:
     """Predictions on the scale of the labels."""
 
-    frame: pd.DataFrame  #: id, target where the data have it, prediction (:NAME each, for several targets), outside
+    #: id, target where the data have it, prediction, lower and upper where asked (:NAME each, for several targets), outside
+    frame: pd.DataFrame
     attention: pd.DataFrame | None  #: id, element, weight, effective: a row an element; if it was asked for
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range
     #: PCC with its interval, MSE and MAE of each target, over the labels that the data have; empty without any.
@@ -63,6 +64,7 @@ def predict(
     data: str | Path | Dataset,
     *,
     attention: bool = False,
+    interval: float | None = None,
     labels: str | Path | None = None,
     id: str | None = None,
     sep: str | None = None,
@@ -75,7 +77,8 @@ def predict(
     :class:`DataError`. ``labels`` is a table that lists the bags of a folder to predict, all of them unless given;
     ``id`` names the samples if another column than in training does; ``sep``, ``decimal`` and ``encoding`` say how text
     is written if it is otherwise than in training. Targets that are there are carried over and scored. Memory is
-    bounded by the run's ``max_elements``; ``attention`` adds a row an element of the model's first pool.
+    bounded by the run's ``max_elements``; ``attention`` adds a row an element of the model's first pool, ``interval``
+    columns ``lower`` and ``upper`` with this share of all labels between them, for a model that can say ("kriging").
     :func:`excora.fit` has an example.
     """
     given = {"id": id, "sep": sep, "decimal": decimal, "encoding": encoding}
@@ -87,19 +90,27 @@ def predict(
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
     names = run.network.element_names(run.preparation.element_names)
-    rows, looked = [], []
+    reach = None if interval is None else reach_of(run.network, run.setup.model, interval)
+    rows, looked, spread = [], [], []
     for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
+        spread.append(answer.spread)
         if attention:
             if not answer.attention:
                 raise InputError(f"the model {run.setup.model!r} has no pool, so there is no attention to write")
             looked.append(next(iter(answer.attention.values())))
     examined = run.preparation.examine(dataset)
-    prediction = run.preparation.unscale(np.stack(rows))
+    unscale = run.preparation.unscale
+    standard = np.stack(rows)
+    prediction = unscale(standard)
     target = dataset.target if dataset.targets == run.preparation.targets else None
+    shown = {} if target is None else {"target": target}
+    shown |= {"prediction": prediction}
+    if reach is not None:
+        shown |= {name: unscale(standard + sign * reach * np.stack(spread)) for name, sign in _ENDS.items()}
     notes = (*dataset.notes, *examined.notes, *outside_note(examined.outside))
     return Predictions(
-        _frame(run, dataset, target, prediction, examined.outside),
+        _frame(run, dataset, shown, examined.outside),
         _attention(dataset, looked, names) if attention else None,
         notes if target is None else (*notes, *_seen(run, data)),
         {} if target is None else scores(prediction, target, dataset.targets, dataset.group),
@@ -145,16 +156,15 @@ def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: 
     return read(path, labelled=False, **(roles | {"labels": labels} | named))
 
 
-def _frame(run: Run, dataset: Dataset, target: Any, prediction: Any, outside: Any) -> pd.DataFrame:
+_ENDS = {"lower": -1.0, "upper": 1.0}
+
+
+def _frame(run: Run, dataset: Dataset, shown: dict[str, Any], outside: Any) -> pd.DataFrame:
     import pandas as pd
 
-    words = {"target": target, "prediction": prediction}
-    named = {
-        name: column
-        for word, values in words.items()
-        if values is not None
-        for name, column in zip(columns(run.preparation.targets, word), values.T, strict=True)
-    }
+    named = {}
+    for name, values in shown.items():
+        named |= dict(zip(columns(run.preparation.targets, name), values.T, strict=True))
     return pd.DataFrame({"id": dataset.ids, **named, "outside": outside})
 
 

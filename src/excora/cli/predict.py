@@ -18,6 +18,9 @@ def predict(
     attention: Annotated[
         Path | None, typer.Option(help="Also write the attention weight of every element: .csv or .parquet.")
     ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Also columns lower and upper that hold this share of all labels: 0.9.")
+    ] = None,
     labels: Annotated[Path | None, typer.Option(help="Folders of bags: a table of the bags to predict.")] = None,
     id_: Annotated[
         str | None, typer.Option("--id", help="Column that names the samples, if not as in training.")
@@ -37,6 +40,8 @@ def predict(
 
       excora predict run new.csv --output predictions.csv
 
+      excora predict run new.csv --output predictions.csv --interval 0.9
+
       excora predict run new_features/ --output predictions.parquet --attention attention.parquet
     """
     from excora.application import predict as apply
@@ -44,7 +49,7 @@ def predict(
 
     check_free(output, attention, overwrite=overwrite)
     written = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, **written)
+    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, interval=interval, **written)
     found.save(output, attention, overwrite=overwrite)
     if as_json:
         echo_json(found.to_dict())

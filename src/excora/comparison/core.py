@@ -24,7 +24,6 @@ from excora.data.roles import Roles
 from excora.data.splits import Split
 from excora.data.splits import folds as make_folds
 from excora.errors import ExcoraError, InputError
-from excora.models import default_model
 from excora.models import models as registered
 from excora.settings import Settings, Setup
 from excora.storage import write_atomically, write_json
@@ -110,7 +109,7 @@ class Plan(NamedTuple):
         """For so many training rows."""
         kind = dataset.kind
         setups = {one.name: None if one.settings is None else one.settings.settled(kind, rows) for one in who}
-        model = registered[default_model(kind) if settings.model == "auto" else settings.model]
+        model = settings.model_for(kind)
         host = suited(model, settings).settled(kind, rows)
         if host.machine.devices > 1 or host.machine.nodes > 1:
             found = host.machine

@@ -36,7 +36,9 @@ def entrants(names: Sequence[str] | None, settings: Settings, kind: str) -> tupl
     ``names``: ``MODEL``, ``MODEL:POOL``, ``POOL`` (within the model of ``settings``), a peer, or ``peer:NAME`` where a
     pool has its name. None: its usual pools, and the :data:`USUAL` peers that are installed.
     """
-    host = models[default_model(kind) if settings.model == "auto" else settings.model]
+    host = settings.model_for(kind)
+    if settings.model == "auto" and any(name in pools and name not in peers for name in names or ()):
+        host = models[default_model(kind, ["pool"])]
     known = _pools_of(host)
     notes = [f"pools are compared within the model {host.name}"] if host.name != "pool" and known else []
     if names is None:

@@ -28,7 +28,7 @@ from excora.peers.baselines import baselines
 from excora.settings import Recipe, Settings, Setup
 from excora.training import train
 from excora.training.building import build
-from excora.training.evaluation import outputs
+from excora.training.evaluation import outputs, reach_of
 
 if TYPE_CHECKING:
     from excora.diagnosis.verdicts import Verdict
@@ -101,7 +101,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
         if eval_set is None:
-            dataset, parts, origin = self._split(dataset, settings.named["seed"])
+            trained = settings.model_for(dataset.kind).trained
+            dataset, parts, origin = self._split(dataset, settings.named["seed"], trained=trained)
         else:
             dataset, parts, origin = *self._validated(dataset, eval_set), None
         setup = settings.settled(dataset.kind, len(parts.train))
@@ -133,6 +134,22 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         scaled = np.concatenate([output.prediction.numpy() for output in self._outputs(samples)])
         prediction = self.preparation_.unscale(scaled)
         return prediction[:, 0] if self.preparation_.targets == checks.ONE else prediction
+
+    def predict_interval(self, X: Any, level: float = 0.9) -> NDArray[np.float64]:
+        """The ends of an interval that holds ``level`` of all labels: (n, 2) or (n, targets, 2), on the scale of ``y``.
+
+        Of a model that says how far labels are expected from its predictions ("kriging"); another is an
+        :class:`InputError`. How far the interval reaches was learned from left-out training rows.
+        """
+        check_is_fitted(self)
+        reach = reach_of(self.network_, self.setup_.model, level)
+        found = list(self._outputs(self._samples(X, reset=False)))
+        middle, spread = (
+            np.concatenate([getattr(x, name).numpy() for x in found]) for name in ("prediction", "spread")
+        )
+        ends = [self.preparation_.unscale(middle + sign * reach * spread) for sign in (-1.0, 1.0)]
+        interval = np.stack(ends, -1)
+        return interval[:, 0] if self.preparation_.targets == checks.ONE else interval
 
     def _outputs(self, samples: Dataset) -> Iterator[Output]:
         """What the network says of the samples, batch by batch."""
@@ -166,12 +183,14 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         }
         return Settings(**named, seed=seed)
 
-    def _split(self, dataset: Dataset, seed: int) -> tuple[Dataset, Split, Index | None]:
+    def _split(self, dataset: Dataset, seed: int, *, trained: bool) -> tuple[Dataset, Split, Index | None]:
         """A validation part of whole groups; where it would hold fewer than 2 samples, all are taken twice instead.
 
-        Then the place of each sample's original comes with it.
+        Then the place of each sample's original comes with it. None for a model that is not trained in steps.
         """
         n, fraction = len(dataset), float(self.validation_fraction)
+        if not trained:
+            return dataset, Split(np.arange(n), np.arange(0), np.arange(0)), None
         groups = n if dataset.group is None else len(set(dataset.group))
         if round(fraction * n) < 2 or groups < 2:
             everything = np.arange(n)

@@ -23,15 +23,19 @@ class TabularRegressor(Regressor, kind="table"):
     >>> y = 5 + x @ [2.0, -1.0, 0.0]
     >>> model = TabularRegressor(random_state=0).fit(x, y)
     >>> model.setup_.model, model.predict(x[:2]).shape, model.score(x, y) > 0.8
-    ('ft-transformer', (2,), True)
+    ('kriging', (2,), True)
 
+    - ``"kriging"``: the best linear prediction from the training rows most like a row, in learned metrics, on a ridge
+      start. It is not trained in epochs, holds out rows itself, so that all are used, and gives intervals:
+      :meth:`predict_interval`. **The fitted model carries its training rows** here too.
     - ``"retrieval"``: attention over the ``neighbours`` training rows most like a row, in a ``metric`` learned first.
       **The fitted model carries its training rows**, and so does every file it is saved or pickled to: about 5 bytes a
       number, 8 a category and 4 a label, and who has the file can read them. In training a row sees neither itself nor
       its duplicates nor rows of its group.
     - ``"ft-transformer"``: attention over columns, read by a CLS token; ``embeddings`` of numbers.
     - ``"pool"``: a token a column, transformer layers, a pool, a head (linear, after ``head`` hidden layers).
-    - ``"auto"``: the default for tables, at present "ft-transformer".
+    - ``"auto"``: "kriging"; where an option is named that it does not have, or one of the training, "ft-transformer" or
+      the first that has it.
 
     ``X`` is a DataFrame with columns of numbers, text, categories, booleans or dates, or an array of numbers (n,
     columns); empty cells (None, NaN) are fine, infinite ones are an :class:`InputError`. ``y`` is (n,) or (n, targets).

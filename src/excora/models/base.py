@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ class Output(NamedTuple):
     prediction: Tensor  #: (n, targets), standardised scale
     pooled: Mapping[str, Pooled] = {}  #: by name, the one that a report shows first; a model without a pool has none
     losses: Mapping[str, Penalty] = {}  #: by name, each weighted already; (sum, count), so that it reduces exactly
+    spread: Tensor | None = None  #: (n, targets): how far labels are expected from the prediction; None: it cannot say
 
     @property
     def penalties(self) -> list[Penalty]:
@@ -51,6 +52,8 @@ class Network(nn.Module):
         self.learned: dict[str, Any] = {}
         #: What it adds to, see :mod:`excora.models.parts.start`; None: nothing.
         self.register_module("linear_start", None)
+        #: That :meth:`Model.build` took, where it has just fitted the network.
+        self.seconds = 0.0
 
     def __call__(self, inputs: Inputs) -> Output:
         """Predict a batch: what ``forward`` says, on top of the ridge that it started from, if it did."""
@@ -88,6 +91,10 @@ class Network(nn.Module):
         """What its first pool weighs in a sample, where ``names`` are those of the source; None: elements by number."""
         return names
 
+    def reach(self, level: float) -> Tensor | None:  # noqa: ARG002
+        """How many spreads around a prediction hold ``level`` of all labels, (targets,); None: it gives no spread."""
+        return None
+
     def look_up(self, features: Features) -> Features:
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
         return features
@@ -120,6 +127,8 @@ class Model(ABC):
     says: ClassVar[str]  #: one line for help texts
     reads: ClassVar[tuple[str, ...]]  #: kinds of samples
     default_for: ClassVar[tuple[str, ...]] = ()  #: kinds of samples whose "auto" it is
+    #: False: :meth:`build` fits it whole and holds out samples itself, so that it needs neither steps nor validation.
+    trained: ClassVar[bool] = True
     Options: ClassVar[type[Options]]
     recipe: ClassVar[Mapping[str, Any]] = {}
 
@@ -168,18 +177,21 @@ def register_model(kind: type[Model]) -> type[Model]:
     return kind
 
 
-def default_model(kind: str) -> str:
+def default_model(kind: str, options: Collection[str] = (), *, trained: bool = False) -> str:
     """The model for samples of this kind, unless one is asked for.
+
+    Where ``options`` are named that it does not have, or one that is ``trained`` in steps is wanted, the next that will
+    do: of several defaults the ones that are not trained come first.
 
     >>> default_model("bags")
     'pool'
     """
-    every = [models[name] for name in models]
-    for found in (model.name for model in every if kind in model.default_for):
-        return found
-    for found in (model.name for model in every if kind in model.reads):
-        return found
-    raise InputError(f"no model reads {kind}; there are {', '.join(models)}")
+    every = [models[name] for name in models if kind in models[name].reads]
+    every.sort(key=lambda model: (kind not in model.default_for, model.trained))
+    fine = [m.name for m in every if m.trained >= trained and set(options) <= set(m.Options.names())]
+    if not every:
+        raise InputError(f"no model reads {kind}; there are {', '.join(models)}")
+    return (fine or [every[0].name])[0]
 
 
 @contextlib.contextmanager

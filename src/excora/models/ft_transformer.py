@@ -197,7 +197,7 @@ class FTTransformerModel(Model):
     name = "ft-transformer"
     says = "attention over the columns of a table, read by a CLS token"
     reads = ("table",)
-    default_for = ("table",)
+    default_for = ("table",)  # after one that needs no training
     Options = FTTransformerOptions
     recipe = {"epochs": epochs(64, 2000, 100), "batch_size": batches(64)}  # noqa: RUF012
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from excora.data.dataset import Features, Index, each, in_double
+from excora.errors import InputError
 from excora.models import Network, Output
 from excora.pooling import Pooled
 from excora.settings import Machine, Recipe, Setup
@@ -47,6 +48,7 @@ class Answer:
     position: int
     prediction: NDArray[np.float32]
     attention: dict[str, Attention]
+    spread: NDArray[np.float32] | None = None  #: (targets,): how far labels are expected from it
 
 
 def outputs(
@@ -118,8 +120,20 @@ def answers(network: Network, features: Features, index: Index, setup: Setup) ->
     limit, where = setup.recipe.max_elements, setup.machine.accelerator
     for piece, output in outputs(network, features, index, max_elements=limit, accelerator=where):
         looked = {name: attention(pooled) for name, pooled in output.pooled.items()}
+        spread = None if output.spread is None else output.spread.float().cpu().numpy()
         for k, row in enumerate(output.prediction.float().cpu().numpy()):
-            yield Answer(int(piece[k]), row, {name: found[k] for name, found in looked.items()})
+            about = {name: found[k] for name, found in looked.items()}
+            yield Answer(int(piece[k]), row, about, None if spread is None else spread[k])
+
+
+def reach_of(network: Network, model: str, level: float) -> Floats:
+    """How many spreads around a prediction hold ``level`` of all labels, (targets,)."""
+    if isinstance(level, bool) or not isinstance(level, float | int | np.number) or not 0 < level < 1:
+        raise InputError(f"the level of an interval must be in (0, 1), got {level!r}")
+    reach = network.reach(float(level))
+    if reach is None:
+        raise InputError(f"the model {model!r} gives no intervals: it does not say how far labels are expected")
+    return reach.double().numpy()
 
 
 def attention(pooled: Pooled) -> list[Attention]:

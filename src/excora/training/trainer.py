@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ class Training:
     best_epoch: int  #: from 0; -1: the ridge that the network started from, which no epoch has improved on
     rows: list[dict[str, float]]  #: one an epoch: the columns of metrics.csv
     monitor: PlateauMonitor
-    stopped: str  #: "patience", "epochs", "diverged" or "interrupted"
+    stopped: str  #: "patience", "epochs", "diverged", "interrupted" or "fitted"
     seconds: float
     start: dict[str, float] | None = None  #: the validation figures of the ridge that the network started from
     held: dict[str, Any] | None = None  #: the monitor's record of the validation part under these weights
@@ -56,6 +57,9 @@ class Training:
         peers: Iterable[Mapping[str, Any]] = (),
     ) -> Verdict:
         """On the kept epoch, as validation sees it; the arguments are those of :func:`excora.diagnosis.verdict`."""
+        if self.stopped == "fitted":
+            said = "The model is fitted as a whole, not in epochs: there is no course of PCC to judge."
+            return Verdict("cannot tell", said, {}, "Compare it with other models on your data: excora compare.")
         known = {"held": self.held, "interval": interval, "test": test, "peers": peers}
         return verdict(self.monitor.records, validation=validated(self.rows), kept=self.best_epoch, **known)
 
@@ -98,6 +102,8 @@ def train(
     training as "diverged"; in the first epoch it is an :class:`ExcoraError`. ``network`` is changed in place; torch's
     random state is not.
 
+    A network without parameters to train is scored on the validation part, and that is all: it has been fitted.
+
     >>> from excora.data.splits import Split
     >>> from excora.data.table import TableFeatures, TableSpec
     >>> from excora.models import Samples, models
@@ -113,6 +119,8 @@ def train(
     """
     _check(features, target, weight, split)
     machine = machine or Machine()
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        return _scored(network, features, target, split, weight, folder)
     try:
         from excora.training.callbacks import Journal, write_records
         from excora.training.engine import make_trainer, quiet, run, starts_processes
@@ -138,6 +146,38 @@ def train(
     if interrupted and (folder is None or journal.best is None or not journal.rows):
         raise KeyboardInterrupt
     return _result(network, module, journal, machine, interrupted=interrupted)
+
+
+def _scored(
+    network: Network,
+    features: Features,
+    target: NDArray[np.float32],
+    split: Split,
+    weight: NDArray[np.float32] | None,
+    folder: str | Path | None,
+) -> Training:
+    """One row, of what the network says of the validation part."""
+    from excora.training.callbacks import Journal, write_records
+    from excora.training.evaluation import outputs
+    from excora.training.module import Score
+    from excora.training.run_monitor import RunMonitor
+
+    begun, score, row = time.monotonic(), Score(target.shape[1]), {"epoch": 0.0}
+    rows = Rows(features, np.ascontiguousarray(target, np.float32), weight)
+    for piece, output in outputs(network, features, split.validation, max_elements=Recipe().max_elements):
+        place = torch.from_numpy(piece)
+        known, heavy = (None if x is None else x[place] for x in (rows.known, rows.weight))
+        score.update(output.prediction, rows.target[place], mask=known, weight=heavy)
+    if len(split.validation):
+        pcc, mse = score.compute().tolist()
+        row |= {"validation_pcc": pcc, "validation_mse": mse}
+    journal, monitor = Journal(), RunMonitor(network)
+    journal.rows.append(row)
+    if folder is not None and is_main():
+        write_records(Path(folder), journal, monitor)
+    return Training(
+        network.cpu().eval(), 0, journal.rows, monitor, "fitted", network.seconds + time.monotonic() - begun
+    )
 
 
 def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, machine: Machine) -> Regression:

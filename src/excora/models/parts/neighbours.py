@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from typing import Any, Literal, NamedTuple
 
@@ -152,26 +153,50 @@ def nearest(
     >>> nearest(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [5.0]]), 2)
     (tensor([[1, 0]]), tensor([[True, True]]))
     """
-    if k < 1:
-        raise InputError(f"k, the number of neighbours, must be at least 1, got {k}")
-    if (excluded is None) != (numbers is None):
-        raise InputError("excluded and numbers go together: who may not be seen depends on which row is asking")
-    if len(candidate) > EXACT:
-        return _indexed(query, candidate, k, excluded, numbers)
-    found = torch.zeros(len(query), k, dtype=torch.long)
-    allowed = torch.zeros(len(query), k, dtype=torch.bool)
-    candidate = candidate.double()
-    centre = candidate.sum(0) / max(len(candidate), 1)  # far from zero the expanded square would lose digits
-    candidate = candidate - centre
-    squares, everyone, width = candidate.square().sum(1), torch.arange(len(candidate)), min(k, len(candidate))
-    step = max(TILE // max(len(candidate), 1), 1)
-    for start in range(0, len(query) if width else 0, step):
-        rows = slice(start, start + step)
-        distance = torch.addmm(squares, query[rows].double() - centre, candidate.T, alpha=-2.0)
-        if excluded is not None and numbers is not None:
-            distance.masked_fill_(excluded(numbers[rows, None], everyone), math.inf)
-        found[rows, :width], allowed[rows, :width] = _smallest(distance, width)
-    return found, allowed
+    return Search(candidate)(query, k, excluded=excluded, numbers=numbers)
+
+
+class Search:
+    """:func:`nearest` among candidates (n, columns) that are asked more than once.
+
+    ``exact``: every one is compared with, however many there are; None: where faiss is not installed.
+
+    >>> Search(torch.tensor([[0.0], [1.0], [5.0]]))(torch.tensor([[0.9]]), 2)
+    (tensor([[1, 0]]), tensor([[True, True]]))
+    """
+
+    def __init__(self, candidate: Tensor, *, exact: bool | None = False) -> None:
+        self.total = len(candidate)
+        if exact is None:
+            exact = importlib.util.find_spec("faiss") is None
+        self.index = None if exact or self.total <= EXACT else _index(candidate)
+        if self.index is None:
+            candidate = candidate.double()
+            self.centre = candidate.sum(0) / max(self.total, 1)  # far from zero the expanded square would lose digits
+            self.candidate = candidate - self.centre
+            self.squares = self.candidate.square().sum(1)
+
+    def __call__(
+        self, query: Tensor, k: int, *, excluded: Excluded | None = None, numbers: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """As :func:`nearest`."""
+        if k < 1:
+            raise InputError(f"k, the number of neighbours, must be at least 1, got {k}")
+        if (excluded is None) != (numbers is None):
+            raise InputError("excluded and numbers go together: who may not be seen depends on which row is asking")
+        if self.index is not None:
+            return _indexed(self.index, query, k, excluded, numbers)
+        found = torch.zeros(len(query), k, dtype=torch.long)
+        allowed = torch.zeros(len(query), k, dtype=torch.bool)
+        everyone, width = torch.arange(self.total), min(k, self.total)
+        step = max(TILE // max(self.total, 1), 1)
+        for start in range(0, len(query) if width else 0, step):
+            rows = slice(start, start + step)
+            distance = torch.addmm(self.squares, query[rows].double() - self.centre, self.candidate.T, alpha=-2.0)
+            if excluded is not None and numbers is not None:
+                distance.masked_fill_(excluded(numbers[rows, None], everyone), math.inf)
+            found[rows, :width], allowed[rows, :width] = _smallest(distance, width)
+        return found, allowed
 
 
 def _smallest(distance: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -190,10 +215,8 @@ def _smallest(distance: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return places.gather(1, order).masked_fill_(~allowed, 0), allowed
 
 
-def _indexed(
-    query: Tensor, candidate: Tensor, k: int, excluded: Excluded | None, numbers: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """By faiss: an inverted file, asked for more and more until k allowed ones are there or it has no more."""
+def _index(candidate: Tensor) -> Any:
+    """An inverted file of faiss."""
     try:
         import faiss
     except ImportError:
@@ -206,6 +229,13 @@ def _indexed(
     index.train(rows)
     index.add(rows)
     index.nprobe = max(lists // 8, min(8, lists))
+    return index
+
+
+def _indexed(
+    index: Any, query: Tensor, k: int, excluded: Excluded | None, numbers: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """By faiss, asked for more and more until k allowed ones are there or it has no more."""
     found = torch.zeros(len(query), k, dtype=torch.long)
     allowed = torch.zeros(len(query), k, dtype=torch.bool)
     waiting, ask = torch.arange(len(query)), 2 * k

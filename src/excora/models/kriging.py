@@ -1,0 +1,183 @@
+"""The model "kriging": the best linear unbiased prediction from the training rows most like a row, on a ridge start.
+
+It is fitted by :meth:`KrigingModel.build`, in closed form but for the metrics: nothing is left for a training to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from excora.data.dataset import Features, Index
+from excora.errors import InputError
+from excora.models.base import Model, Network, Samples, register_model
+from excora.models.parts.channels import RidgeStart, channels, knots_of, ridge_start
+from excora.models.parts.kriging import Labelled, Member, fit_members
+from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
+from excora.models.parts.neighbours import Excluded
+from excora.options import Options, option
+from excora.stats.correlation import pearson, selection_mean
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KrigingOptions(Options):
+    """Of the model "kriging"."""
+
+    members: int = option(5, "Metrics that are learned, each without a fold of the rows, and averaged.", least=1)
+    neighbours: int = option(96, "Training rows that a row looks at, for each member.", least=1)
+    gap: float = option(
+        0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
+    )
+    seconds: float = option(480.0, "No further member is begun after so many seconds.", least=0)
+
+
+@register_model
+class KrigingModel(Model):
+    """Kriging over neighbours as a model of the application."""
+
+    name = "kriging"
+    says = "the best linear prediction from the training rows most like a row, on a ridge start; the default for tables"
+    reads = ("table",)
+    default_for = ("table",)
+    trained = False
+    Options = KrigingOptions
+
+    def network(self, spec: Any, options: KrigingOptions, learned: Mapping[str, Any]) -> KrigingNetwork:
+        """``learned``: ``context``, the number of training rows, ``gaps``, ``members`` and ``knots``."""
+        return KrigingNetwork(spec, options.neighbours, learned)
+
+    def build(self, spec: Any, samples: Samples, options: KrigingOptions, *, seed: int) -> tuple[Network, Features]:
+        """Fit it. Rows of weight 0 or without a known label are not looked at."""
+        begun, train = time.monotonic(), _context(samples, options)
+        rows: Any = samples.features.read(train)
+        gaps = rows["missing"].any(0).nonzero()[:, 0].tolist()
+        knots = knots_of(rows["numeric"], rows["missing"])
+        x = channels(rows, knots, spec, gaps)
+        y, weight = samples.target[train], None if samples.weight is None else samples.weight[train]
+        start = ridge_start(x, spec.numeric, y, weight)
+        known = torch.from_numpy(np.isfinite(y))
+        noise = (
+            torch.ones(len(x)) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
+        )
+        labelled = Labelled(x, torch.where(known, start.residual, 0.0), known, noise)
+        excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
+        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
+        members = fit_members(labelled, start.direction, fold, excluded, **given)
+        learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
+        network = self.network(spec, options, learned)
+        _fill(network, labelled, knots, start, members, torch.from_numpy(y))
+        network.seconds = time.monotonic() - begun
+        return network, network.look_up(samples.features, train, excluded)
+
+    def go_on(
+        self, network: Network, spec: Any, samples: Samples, options: KrigingOptions
+    ) -> tuple[Network, Features]:  # fmt: skip
+        """There are no weights to go on from: it is fitted to these rows."""
+        del network
+        return self.build(spec, samples, options, seed=0)
+
+    def check_learned(
+        self,
+        learned: Any,
+        spec: Any,
+        options: KrigingOptions,  # noqa: ARG002
+        tensors: Mapping[str, Tensor],  # noqa: ARG002
+    ) -> None:
+        """Names, types and sizes: these numbers say how much memory a network takes."""
+        if not isinstance(learned, dict) or set(learned) != {"context", "gaps", "members", "knots"}:
+            raise InputError(
+                f"what a kriging network learned must be context, gaps, members and knots, got {learned!r}"
+            )
+        for name, values in learned.items():
+            given = values if name == "gaps" else [values]
+            if not isinstance(given, list) or not all(type(n) is int and 0 <= n < 2**31 for n in given):
+                raise InputError(f"{name} must be whole numbers of at least 0, got {values!r}")
+        if any(gap >= spec.numeric for gap in learned["gaps"]):
+            raise InputError(f"gaps must be numbers of the {spec.numeric} numeric columns, got {learned['gaps']}")
+
+    def check_tensors(self, spec: Any, tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
+        """What a fit never gives: numbers that are not finite, lengths and noise that are not above 0."""
+        broken = [name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
+        broken += [name for name in ("length", "nugget", "context_noise") if not (tensors[name] > 0).all()]
+        if broken:
+            raise InputError(f"the network is damaged in {', '.join(broken)}")
+
+
+def _context(samples: Samples, options: KrigingOptions) -> Index:
+    """The training rows that are looked at: those that count, and have a known label."""
+    if options.gap and samples.time is None:
+        raise InputError(f"a gap of {options.gap:g} is a time, and there is no column of times: name it (--time)")
+    train = samples.train[np.isfinite(samples.target[samples.train]).any(1)]
+    return train if samples.weight is None else train[samples.weight[train] > 0]
+
+
+def _excluded(samples: Samples, train: Index, options: KrigingOptions) -> Excluded:
+    """Whom a training row may not see: itself, its group, its time. An exact duplicate is a neighbour like others."""
+    apart = {"group": samples.group, "time": samples.time}
+    known = {name: None if x is None else x[train] for name, x in apart.items()}
+    return Excluded(torch.arange(len(train)).unsqueeze(1), **known, gap=options.gap)
+
+
+def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
+    """The fold of each training row, (n,): whole groups, or stretches of time, or drawn."""
+    label = next((x[train] for x in (samples.group, samples.time) if x is not None), np.arange(len(train)))
+    names, unit = np.unique(label, return_inverse=True)
+    count = max(min(members, len(names)), 1)
+    if samples.group is None and samples.time is not None:
+        return torch.from_numpy(unit * count // len(names))
+    place = np.random.default_rng(seed).permutation(len(names))
+    return torch.from_numpy(place[unit] % count)
+
+
+@torch.no_grad()
+def _fill(
+    network: KrigingNetwork, rows: Labelled, knots: Tensor, start: RidgeStart, members: list[Member], y: Tensor
+) -> None:
+    """What was found into the network; share, unit and reach from what members say of rows they were not shown."""
+    held, guess = (torch.cat([getattr(m, name) for m in members]) for name in ("held", "guess"))
+    asked = rows.at(held)
+    weight = asked.known / asked.noise.unsqueeze(1)
+    # share = argmin |r - share g|^2 in [0, 1]: the convex stack of f and f + g
+    share = ((guess * asked.label * weight).sum() / (guess.square() * weight).sum().clamp_min(1e-12)).clamp(0.0, 1.0)
+    wrong = torch.where(asked.known, asked.label - share * guess, torch.nan)
+    variance = [m.variance.expand_as(m.guess) for m in members]
+    parts = wrong.split([len(m.held) for m in members])
+    unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(parts, variance, strict=True)])
+    unit = unit.nan_to_num(1.0).clamp_min(1e-12)
+    scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(parts, variance, unit, strict=True)]
+    line = y[held] - asked.label
+    found = {
+        "knots": knots, "coefficient": start.coefficient, "intercept": start.intercept, "share": share, "unit": unit,
+        "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
+        "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
+        "reaches": _reaches(torch.cat(scaled)),
+        "scores": torch.tensor([_pcc(p, y[held]) for p in (line, line + share * guess)]),
+        **{f"context_{name}": part for name, part in rows._asdict().items()},
+    }  # fmt: skip
+    for name, value in found.items():
+        getattr(network, name).copy_(value)
+
+
+def _reaches(scaled: Tensor) -> Tensor:
+    """Quantiles (levels, targets) of errors in units of their spread, (n, targets), NaN where a label is unknown.
+
+    Those of n errors and one more that is to come; of a normal error where there are none.
+    """
+    levels = torch.linspace(0.0, 1.0, LEVELS)
+    found = torch.special.ndtri((0.5 + 0.5 * levels).clamp_max(0.9999)).unsqueeze(1).repeat(1, scaled.shape[1])
+    for target, column in enumerate(scaled.T):
+        known = column[~column.isnan()]
+        if len(known):
+            found[:, target] = known.quantile((levels * (1 + 1 / len(known))).clamp_max(1.0))
+    return found
+
+
+def _pcc(guess: Tensor, y: Tensor) -> float:
+    """The mean correlation over targets with known labels; 0 where it is undefined."""
+    return float(selection_mean(pearson(guess.double().numpy(), y.double().numpy())))

@@ -1,0 +1,293 @@
+"""Kriging over labelled rows: the best linear unbiased weights, and the metric of rows that they are best in.
+
+    key = [x exp(s), x W],   K_ij = exp(-|key_i - key_j| / l),   A = K + nu diag(noise),   k_i = exp(-|key_i - key| / l)
+
+    a = A^-1 k,  b = A^-1 1,   w = a + b (1 - 1'a) / 1'b,   prediction = w'r,   variance = 1 - k'a + (1 - 1'a)^2 / 1'b
+
+The weights sum to 1 and may be negative: they know how alike the neighbours are to each other. w'r = m + a'(r - m 1)
+with the mean m = b'r / b'1 of generalised least squares.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from excora.models.parts.neighbours import Excluded
+
+#: Neighbours and queries of a step, steps, and after how many of them the held-out rows are asked.
+NEAR, QUERIES, STEPS, EVERY = 40, 64, 90, 10
+RATE, EVEN, NUGGET = 0.08, 0.02, 0.1
+RANK = 4  #: of W
+#: Rows that a metric is learned on, and held-out rows that choose, at most.
+LEARNED, HELD = 50_000, 512
+#: Rows below which no metric is learned.
+FEWEST = 12
+#: What length scales (in median distances to the 16th neighbour) and nuggets are chosen from.
+LENGTHS, NUGGETS = (1.0, 3.0, 9.0), (0.01, 0.1, 0.4, 1.5)
+
+
+class Kriged(NamedTuple):
+    """Weights of neighbours, and what they leave of the variance of a label without its noise, in units of it."""
+
+    weights: Tensor  #: (..., k)
+    variance: Tensor  #: (...)
+    factor: Tensor  #: (..., k, k) of Cholesky, A = factor factor'
+    level: Tensor  #: (..., k) b = A^-1 1
+
+
+def krige(between: Tensor, toward: Tensor, nugget: Tensor, real: Tensor | None = None) -> Kriged:
+    """Weights w and variance, see above, of covariances ``between`` neighbours (..., k, k), ``toward`` them (..., k).
+
+    ``nugget`` (..., k) is the variance of their noise; ``real`` (..., k) says which neighbours there are: others weigh
+    nothing. Without any, weights are 0 and the variance is 1. What has fewer dimensions is broadcast.
+
+    >>> between = torch.tensor([[1.0, 0.5], [0.5, 1.0]])
+    >>> krige(between, torch.tensor([0.5, 0.5]), torch.tensor(0.0)).weights
+    tensor([0.5000, 0.5000])
+    """
+    ones = torch.ones_like(toward)
+    matrix = between + torch.diag_embed(nugget.expand(between.shape[:-1]))
+    if real is not None:
+        toward, ones = torch.where(real, toward, 0.0), real.to(toward.dtype)
+        there = real.unsqueeze(-1) & real.unsqueeze(-2)
+        matrix = torch.where(there, matrix, torch.eye(real.shape[-1], dtype=toward.dtype, device=toward.device))
+    matrix = matrix.expand(*toward.shape[:-1], *matrix.shape[-2:])
+    factor = torch.linalg.cholesky(matrix)
+    a, b = torch.cholesky_solve(torch.stack([toward, ones], -1), factor).unbind(-1)
+    total = b.sum(-1, keepdim=True)
+    some = total > 0
+    lack = torch.where(some, 1 - a.sum(-1, keepdim=True), 0.0)
+    share = lack / torch.where(some, total, 1.0)
+    return Kriged(a + b * share, 1 - (toward * a).sum(-1) + (lack * share).squeeze(-1), factor, b)
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    """|a_i - b_j| of (..., n, c) and (..., m, c): (..., n, m), with a gradient of 0 where rows meet.
+
+    >>> distance(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
+    """
+    square = a.square().sum(-1).unsqueeze(-1) + b.square().sum(-1).unsqueeze(-2) - 2 * a @ b.mT
+    return square.clamp_min(1e-10).sqrt()
+
+
+class Keys(NamedTuple):
+    """A metric of rows: key = [x exp(s), x W]."""
+
+    scale: Tensor  #: (channels,) s
+    mix: Tensor  #: (channels, rank) W
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., channels) to (..., channels + rank)."""
+        return torch.cat([x * self.scale.exp(), x @ self.mix], -1)
+
+
+class Labelled(NamedTuple):
+    """Rows with labels; gathered as neighbours they are (n, k, ...)."""
+
+    x: Tensor  #: (..., channels)
+    label: Tensor  #: (..., targets), 0 where unknown
+    known: Tensor  #: (..., targets)
+    noise: Tensor  #: (...) of the label, in units of the nugget
+
+    def at(self, index: Tensor) -> Labelled:
+        """The rows of ``index``, of any shape."""
+        return Labelled(*(part[index] for part in self))
+
+
+def predict(
+    toward: Tensor, between: Tensor, near: Labelled, allowed: Tensor, length: float | Tensor, nugget: float | Tensor
+) -> tuple[Tensor, Kriged]:
+    """Labels (n, targets) from the distances of neighbours to rows (n, k) and to each other (n, k, k).
+
+    Weights are (n, 1, k), or (n, targets, k) where labels are unknown.
+    """
+    real = (near.known & allowed.unsqueeze(-1)).mT
+    if bool((real == real[:, :1]).all()):
+        real = real[:, :1]
+    between, toward = (x.div(-length).exp().unsqueeze(1) for x in (between, toward))
+    with torch.no_grad():
+        found = krige(between, toward, (nugget * near.noise).unsqueeze(1), None if bool(real.all()) else real)
+    label = near.label.mT * real
+    value = (found.weights * label).sum(-1)
+    return _with_gradient(value, between, toward, label, found) if between.requires_grad else value, found
+
+
+def _with_gradient(value: Tensor, between: Tensor, toward: Tensor, label: Tensor, found: Kriged) -> Tensor:
+    """w'r with its gradient: d(w'r) = g'dk - g'dA w, where g = A^-1 (r - m 1); no derivative of a factor is needed."""
+    solved = torch.cholesky_solve(label.unsqueeze(-1), found.factor).squeeze(-1)
+    total = found.level.sum(-1, keepdim=True)
+    mean = (found.level * label).sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0)
+    g, w = solved - mean * found.level, found.weights.expand_as(label)
+    slope = (g * toward).sum(-1) - torch.einsum("ntk,nskj,ntj->nt", g, between, w)
+    return value + (slope - slope.detach())
+
+
+def search(query: Tensor, candidate: Tensor, k: int, banned: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The k nearest candidates of each query, (n, k), in single precision, and which of them are not ``banned``."""
+    square = torch.addmm(candidate.square().sum(1), query, candidate.T, alpha=-2.0)
+    if banned is not None:
+        square.masked_fill_(banned, math.inf)
+    values, found = square.topk(min(k, len(candidate)), 1, largest=False)
+    return found, values < math.inf
+
+
+class Part(NamedTuple):
+    """What one member learns from: rows, and held-out ones that choose."""
+
+    rows: Labelled
+    numbers: Tensor  #: of the rows among all, for ``excluded``
+    held: Labelled
+    asking: Tensor  #: the numbers of these
+    excluded: Excluded
+
+    @classmethod
+    def of(cls, every: Labelled, index: Tensor, held: Tensor, excluded: Excluded) -> Part:
+        """Rows ``index`` and ``held``."""
+        return cls(every.at(index), index, every.at(held), held, excluded)
+
+
+def typical(keys: Tensor, generator: torch.Generator, place: int = 16) -> float:
+    """The median distance of a row to its 16th neighbour, of keys (n, c); 1 where there is none."""
+    some = torch.randperm(len(keys), generator=generator)[:200]
+    nearest = distance(keys[some], keys).topk(min(place + 1, len(keys)), 1, largest=False).values[:, -1]
+    found = float(nearest.median())
+    return found if found > 1e-4 else 1.0
+
+
+def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: int = STEPS) -> Keys:
+    """The metric in which each row is best predicted from its neighbours, by Adam; held-out rows pick the step.
+
+    Minimised: the mean (w'r - r_q)^2 over :data:`QUERIES` rows from the :data:`NEAR` nearest that they may see, with
+    l = 1 and nu = :data:`NUGGET`, + :data:`EVEN` var(s). W starts with ``direction`` (channels,), s as a constant. The
+    search sees all rows, the gradient those that were found alone.
+    """
+    rows, width = part.rows, part.rows.x.shape[1]
+    mix = torch.randn(width, RANK, generator=generator) * (0.1 / math.sqrt(width))
+    mix[:, 0] = direction
+    # One length scale is three times the distance to the 16th neighbour at the start.
+    unit = 1 / (3 * typical(Keys(torch.zeros(width), mix)(rows.x), generator))
+    keys = Keys(torch.full((width,), math.log(unit)).requires_grad_(), (mix * unit).requires_grad_())
+    optimizer = torch.optim.Adam(keys, lr=RATE)
+    best, kept = math.inf, keys
+    for step in range(steps + 1):
+        if step % EVERY == 0 or step == steps:
+            wrong = _held_error(part, keys)
+            if wrong < best:
+                best, kept = wrong, Keys(*(p.detach().clone() for p in keys))
+        if step == steps:
+            return kept
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (1 - step / steps)
+        query = torch.randint(len(rows.x), (QUERIES,), generator=generator)
+        loss = _step_error(part, keys, query) + EVEN * keys.scale.var(correction=0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return kept
+
+
+def _step_error(part: Part, keys: Keys, query: Tensor) -> Tensor:
+    rows, asked = part.rows, part.rows.at(query)
+    with torch.no_grad():
+        every = keys(rows.x)
+        banned = part.excluded(part.numbers[query].unsqueeze(1), part.numbers)
+        found, allowed = search(every[query], every, NEAR, banned)
+    near, own = rows.at(found), keys(asked.x).unsqueeze(1)
+    around = keys(near.x)
+    guess, _ = predict(distance(own, around)[:, 0], distance(around, around), near, allowed, 1.0, NUGGET)
+    return squared(guess, asked)
+
+
+def squared(guess: Tensor, asked: Labelled) -> Tensor:
+    """The mean squared error over known labels, rows weighed by 1 / noise."""
+    weight = asked.known / asked.noise.unsqueeze(-1)
+    return ((guess - asked.label).square() * weight).sum() / weight.sum().clamp_min(1e-12)
+
+
+def _held_error(part: Part, keys: Keys) -> float:
+    asked = Asked.of(part, keys, NEAR)
+    return float(squared(asked.predict(1.0, NUGGET)[0], part.held))
+
+
+class Asked(NamedTuple):
+    """Held-out rows with their neighbours: what any length scale and nugget are tried on."""
+
+    toward: Tensor
+    between: Tensor
+    near: Labelled
+    allowed: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, part: Part, keys: Keys, neighbours: int) -> Asked:
+        """In the metric ``keys``."""
+        every, own = keys(part.rows.x), keys(part.held.x)
+        banned = part.excluded(part.asking.unsqueeze(1), part.numbers)
+        found, allowed = search(own, every, neighbours, banned)
+        around = every[found]
+        toward = distance(own.unsqueeze(1), around)[:, 0]
+        return cls(toward, distance(around, around), part.rows.at(found), allowed)
+
+    def predict(self, length: float, nugget: float) -> tuple[Tensor, Kriged]:
+        """Labels (n, targets), and the weights."""
+        return predict(self.toward, self.between, self.near, self.allowed, length, nugget)
+
+
+class Member(NamedTuple):
+    """A metric, what held-out rows chose for it, and what it says of them then."""
+
+    keys: Keys
+    length: float
+    nugget: float
+    held: Tensor  #: (rows,) the numbers of the held-out rows
+    guess: Tensor  #: (rows, targets)
+    variance: Tensor  #: (rows, 1 or targets) of a label, noise included
+
+
+def choose(part: Part, keys: Keys, generator: torch.Generator, neighbours: int) -> Member:
+    """The length scale and nugget of the least squared error on held-out rows."""
+    asked, unit = Asked.of(part, keys, neighbours), typical(keys(part.rows.x), generator)
+    tried = [(length * unit, nugget) for length in LENGTHS for nugget in NUGGETS]
+    wrong = [float(squared(asked.predict(*pair)[0], part.held)) for pair in tried]
+    length, nugget = tried[min(range(len(tried)), key=lambda k: wrong[k])]
+    guess, found = asked.predict(length, nugget)
+    return Member(keys, length, nugget, part.asking, guess, label_variance(found, nugget))
+
+
+def label_variance(found: Kriged, nugget: float | Tensor) -> Tensor:
+    """Of a label with its noise, (n, 1 or targets), away from 0."""
+    return (found.variance + nugget).clamp_min(1e-6)
+
+
+def fit_members(
+    rows: Labelled, direction: Tensor, fold: Tensor, excluded: Excluded, *, seed: int, neighbours: int, seconds: float
+) -> list[Member]:
+    """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
+
+    With one fold or fewer than :data:`FEWEST` rows there is one that has learned nothing and says 0 of every row.
+    """
+    generator, begun, found = torch.Generator().manual_seed(seed), time.monotonic(), []
+    if len(fold) < FEWEST or not int(fold.max()):
+        keys = Keys(torch.zeros(len(direction)), torch.zeros(len(direction), RANK))
+        return [Member(keys, 1.0, 1.0, torch.arange(len(fold)), torch.zeros_like(rows.label), torch.ones(len(fold), 1))]
+    for number in range(int(fold.max()) + 1):
+        if found and time.monotonic() - begun > seconds:
+            break
+        rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
+        learning = Part.of(rows, rest[:LEARNED], held, excluded)
+        keys = learn(learning, direction, generator)
+        whole = learning if len(rest) <= LEARNED else Part.of(rows, rest, held, excluded)
+        found.append(choose(whole, keys, generator, neighbours))
+    return found
+
+
+def _drawn(chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """The places of True in an order drawn by chance."""
+    places = chosen.nonzero()[:, 0]
+    return places[torch.randperm(len(places), generator=generator)]

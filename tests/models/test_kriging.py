@@ -1,0 +1,134 @@
+"""Kriging as a model: whom rows see, what neighbours weigh, how wide intervals are, and what it falls back to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import samples_data
+import torch
+from oracles.rows import wavy
+
+from excora.errors import InputError
+from excora.models import Samples, models
+from excora.models.parts.kriging import learn
+
+MODEL = models["kriging"]
+OPTIONS = MODEL.Options(members=2, neighbours=20)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short():
+    """Few steps."""
+    steps = learn.__kwdefaults__["steps"]
+    learn.__kwdefaults__["steps"] = 12
+    yield
+    learn.__kwdefaults__["steps"] = steps
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """On 200 of 260 rows."""
+    spec, features, target = wavy()
+    samples = Samples(features, target, np.arange(200))
+    network, found = MODEL.build(spec, samples, OPTIONS, seed=0)
+    return network.eval(), found, target
+
+
+def test_it_beats_its_ridge_and_says_so(fitted):
+    network, features, target = fitted
+    output = network(features.read(np.arange(200, 260)))
+    found = np.corrcoef(output.prediction[:, 0], target[200:, 0])[0, 1]
+    ridge, stack = network.scores.tolist()
+    assert found > ridge + 0.1
+    assert stack > ridge
+    assert any("200 training rows" in line for line in network.carried())
+    assert any(f"ridge PCC {ridge:.3f}" in line for line in network.carried())
+
+
+def test_the_weights_of_neighbours_sum_to_one_and_make_the_prediction(fitted):
+    network, features, _ = fitted
+    inputs = features.read(np.arange(200, 230))
+    output = network(inputs)
+    weights = output.pooled["neighbours"].effective
+    assert weights.shape == (30, 40)
+    torch.testing.assert_close(weights.sum(1), torch.ones(30), atol=1e-5, rtol=0)
+    assert (weights < 0).any()
+    residual = (weights * network.context_label[inputs["neighbours"], 0]).sum(1)
+    line = inputs["channels"] @ network.coefficient + network.intercept
+    torch.testing.assert_close(output.prediction[:, 0], line[:, 0] + network.share * residual, atol=1e-4, rtol=1e-4)
+    for numbers, each in zip(inputs["neighbours"], weights, strict=True):
+        weighed = numbers[each != 0]
+        assert len(weighed) == len(weighed.unique()), "a row has one weight"
+    assert features.element_sample(200, 3) == int(inputs["neighbours"][0, 3])
+
+
+def test_a_training_row_does_not_see_itself_and_a_group_not_its_own():
+    spec, features, target = wavy()
+    group = np.arange(260) // 5
+    samples = Samples(features, target, np.arange(200), group=group)
+    _, found = MODEL.build(spec, samples, OPTIONS, seed=0)
+    seen = found.read(np.arange(200))["neighbours"].numpy()
+    assert not (group[seen] == group[:200, None]).any()
+
+
+def test_the_rows_of_a_gap_in_time_do_not_meet():
+    spec, features, target = wavy()
+    samples = Samples(features, target, np.arange(200), time=np.arange(260.0))
+    _, found = MODEL.build(spec, samples, dataclasses.replace(OPTIONS, gap=3.0), seed=0)
+    seen = found.read(np.arange(200))
+    apart = np.abs(seen["neighbours"].numpy() - np.arange(200)[:, None])
+    assert (apart > 3)[seen["allowed"].numpy()].all()
+    with pytest.raises(InputError, match="there is no column of times"):
+        MODEL.build(spec, samples._replace(time=None), dataclasses.replace(OPTIONS, gap=3.0), seed=0)
+
+
+def test_rows_of_weight_zero_and_without_labels_are_not_looked_at():
+    spec, features, target = wavy(targets=2)
+    target = target.copy()
+    target[:20], target[20:60, 1] = np.nan, np.nan
+    weight = np.where(np.arange(260) < 40, 0.0, 1.0 + np.arange(260) % 3)
+    network, found = MODEL.build(spec, Samples(features, target, np.arange(200), weight=weight), OPTIONS, seed=0)
+    assert len(network.context_x) == 160
+    assert found.train is not None
+    assert found.train.min() == 40
+    output = network(found.read(np.arange(200, 260)))
+    assert output.prediction.isfinite().all()
+    for k in range(2):
+        assert np.corrcoef(output.prediction[:, k], target[200:, k])[0, 1] > 0.5
+
+
+def test_an_interval_holds_its_share_of_labels(fitted):
+    network, features, target = fitted
+    output = network(features.read(np.arange(200, 260)))
+    wrong = np.abs(output.prediction[:, 0].numpy() - target[200:, 0])
+    shares = [(wrong <= float(network.reach(level)[0]) * output.spread[:, 0].numpy()).mean() for level in (0.5, 0.9)]
+    assert 0.3 <= shares[0] <= 0.85  # a member of two has half of the rows, the network all
+    assert 0.78 <= shares[1] <= 1.0
+    reach = [float(network.reach(level)[0]) for level in (0.1, 0.5, 0.9, 0.99)]
+    assert reach == sorted(reach)
+
+
+@pytest.mark.parametrize("case", ["few", "one group"])
+def test_where_nobody_can_be_asked_it_is_its_ridge(case):
+    spec, features, target = wavy()
+    train = np.arange(8) if case == "few" else np.arange(100)
+    group = None if case == "few" else np.zeros(260)
+    network, found = MODEL.build(spec, Samples(features, target, train, group=group), OPTIONS, seed=0)
+    inputs = found.read(np.arange(200, 260))
+    assert float(network.share) == 0.0
+    line = inputs["channels"] @ network.coefficient + network.intercept
+    torch.testing.assert_close(network(inputs).prediction, line, atol=1e-5, rtol=1e-5)
+
+
+def test_damaged_tensors_are_refused(fitted):
+    network = fitted[0]
+    tensors = {name: t.clone() for name, t in network.state_dict().items()}
+    MODEL.check_tensors(network.spec, tensors)
+    tensors["length"][0] = 0.0
+    tensors["mix"][0, 0, 0] = torch.nan
+    with pytest.raises(InputError, match="damaged in mix, length"):
+        MODEL.check_tensors(network.spec, tensors)
+    with pytest.raises(InputError, match="look_up finds them"):
+        network(samples_data.table)

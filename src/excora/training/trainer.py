@@ -19,6 +19,7 @@ from excora.data.dataset import Features
 from excora.diagnosis.verdicts import Verdict, verdict
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models import Network
+from excora.models.parts.start import LinearStart
 from excora.settings import Machine, Recipe
 from excora.stats.intervals import Interval
 from excora.training.batches import Rows
@@ -195,7 +196,7 @@ def _result(network: Network, module: Regression, journal: Journal, machine: Mac
             f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
-    if network.linear_start is not None:
+    if isinstance(network.linear_start, LinearStart):
         network.linear_start.fresh = False
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)

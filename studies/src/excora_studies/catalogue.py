@@ -59,9 +59,10 @@ verdicts = Entry("verdicts", "what the monitor says of runs trained into a known
 single_location = Entry(
     "single-location", "does attention find the one informative token: risk and descent in closed form"
 )
+gains = Entry("gains", "where extrapolating attention gains on real data, every arm tuned with the same budget")
 
 #: In the order of the pages.
 STUDIES = {
     entry.name: entry
-    for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location)
+    for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location, gains)
 }

@@ -149,3 +149,19 @@ def test_the_study_runs_and_its_page_names_what_is_missing(folder: Path, tmp_pat
     assert "40 / 40 / 40 samples" in shown
     assert page.small(content) == "Not computed yet."
     assert table.words(pair).startswith("eca - softmax: PCC")
+
+
+def test_a_direction_holds_only_where_the_interval_says_so() -> None:
+    def pair(low: float, high: float) -> dict[str, Any]:
+        known = {"PCC difference": (low + high) / 2, "PCC low": low, "PCC high": high}
+        return {"task": MOSI, "first": "eca", "second": "softmax"} | known
+
+    for bounds, said in (
+        ((0.001, 0.02), "**holds**"),
+        ((-0.001, 0.02), "the same, but"),
+        ((-0.02, 0.01), "does not hold up"),
+        ((-0.02, -0.01), "**the other way**"),
+    ):
+        shown = page.expected({"summary": {"pairs": [pair(*bounds)]}})
+        assert said in shown
+        assert shown.count("not computed yet") == len(page.EXPECTED) - 1

@@ -10,6 +10,22 @@ from excora_studies.markdown import Contents, number, table, with_spread
 
 Content = dict[str, Any]
 SMALL = "small table: "
+#: Directions that trials on subsamples gave before the study: task, first, second, and the difference in PCC, from - to.
+EXPECTED = (
+    ("MOSI tokens, frozen", "eca", "softmax", 0.011, 0.011),
+    ("MOSI tokens, frozen", "eca-paper", "softmax", 0.012, 0.013),
+    ("MOSI tokens, frozen", "eca-paper without SRA", "softmax", 0.002, 0.002),
+    ("MOSI tokens, frozen", "eca-paper without DATS", "softmax", -0.011, -0.011),
+    ("MOSI tokens, frozen", "mean", "softmax", -0.017, -0.017),
+    ("MOSI tokens, frozen", "softmax, 4 heads", "softmax", 0.002, 0.010),
+    ("MOSI tokens, frozen", "softmax, moments", "softmax", -0.003, -0.003),
+    ("MOSI tokens, with encoder", "eca", "softmax", 0.003, 0.006),
+    ("MOSI tokens, with encoder", "gated", "softmax", 0.0075, 0.0075),
+    ("her2st sub-patches", "softmax, moments", "softmax", 0.029, 0.029),
+    ("superconductor bags, random", "softmax, moments", "softmax", 0.003, 0.003),
+    ("Superconductivity, grouped", "local-linear", "softmax", 0.005, 0.010),
+    ("Appliances, random", "local-linear", "softmax", 0.009, 0.015),
+)
 
 
 def scores(content: Content) -> str:
@@ -18,18 +34,23 @@ def scores(content: Content) -> str:
     pairs = content["summary"]["pairs"]
     for task in dict.fromkeys(row["task"] for row in content["table"] if not row["task"].startswith(SMALL)):
         own = [row for row in content["table"] if row["task"] == task]
-        found = {pair["first"]: pair for pair in pairs if pair["task"] == task}
         against = next((pair["second"] for pair in pairs if pair["task"] == task), "")
+        found = {pair["first"]: pair for pair in pairs if (pair["task"], pair["second"]) == (task, against)}
+        others = [pair for pair in pairs if pair["task"] == task and pair["second"] != against]
         rows = [
-            [row["arm"], with_spread(row, "PCC", 4), _interval(found.get(row["arm"])), with_spread(row, "MSE", 3),
+            [row["arm"], with_spread(row, "PCC", 4), number(row["validation"], 4),
+             _interval(found.get(row["arm"])), with_spread(row, "MSE", 3),
              _tuned(row), _percent(row["outside"]), _ceiling(row), number(row["gamma"], 2), _epoch(row)]
             for row in own
         ]  # fmt: skip
-        header = ("arm", "PCC", f"− {against}, PCC [95 %]", "MSE / variance", "rate, decay", "outside", "ceiling", "γ",
+        header = ("arm", "PCC", "on validation",
+                  f"− {against}, PCC [95 %]", "MSE / variance", "rate, decay", "outside", "ceiling", "γ",
                   "best epoch")  # fmt: skip
         train, validation, test = content["summary"]["sizes"][task]
         about = f"{own[0]['host']}; encoder: {own[0]['encoder']}; {train} / {validation} / {test} samples"
-        parts.append(f"### {task}\n\n{about}, {len(content['configuration']['seeds'])} seeds.\n\n{table(header, rows)}")
+        shown = [f"### {task}", f"{about}, {len(content['configuration']['seeds'])} seeds.", table(header, rows)]
+        shown += [f"{pair['first']} − {pair['second']}: {_interval(pair)}." for pair in others]
+        parts.append("\n\n".join(shown))
     return "\n\n".join(parts)
 
 
@@ -80,6 +101,29 @@ def small(content: Content) -> str:
     return table(("set", *arms), lines)
 
 
+def expected(content: Content) -> str:
+    """The directions and what was found of them."""
+    found = {(pair["task"], pair["first"], pair["second"]): pair for pair in content["summary"]["pairs"]}
+    rows = []
+    for task, first, second, low, high in EXPECTED:
+        pair = found.get((task, first, second))
+        said = f"{low:+.3f}" if low == high else f"{low:+.3f} to {high:+.3f}"
+        rows.append([task, f"{first} − {second}", said, _interval(pair) or "–", _verdict(low, pair)])
+    return table(("task", "difference", "expected, PCC", "found [95 %]", "the direction"), rows)
+
+
+def _verdict(direction: float, pair: dict[str, Any] | None) -> str:
+    if pair is None:
+        return "not computed yet"
+    low, high = sorted(side * (1 if direction > 0 else -1) for side in (pair["PCC low"], pair["PCC high"]))
+    if low > 0:
+        return "**holds**"
+    if high < 0:
+        return "**the other way**"
+    same = pair["PCC difference"] * direction > 0
+    return "the same, but the interval contains 0" if same else "does not hold up: the other sign, and within chance"
+
+
 def missing(content: Content) -> str:
     """What has not been computed."""
     absent = content["summary"]["missing"]
@@ -97,4 +141,9 @@ def _block(make: Callable[[Content], str]) -> Callable[[Contents], str]:
     return lambda contents: make(contents["gains"])
 
 
-BLOCKS = {"gains": _block(scores), "gains small": _block(small), "gains missing": _block(missing)}
+BLOCKS = {
+    "gains": _block(scores),
+    "gains small": _block(small),
+    "gains expected": _block(expected),
+    "gains missing": _block(missing),
+}

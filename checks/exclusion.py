@@ -48,7 +48,7 @@ def score(dataset: Dataset, split: Split, gap: float, *, grouped: bool) -> tuple
     asked = Settings(model="retrieval", metric="full", gap=gap, epochs=EPOCHS)
     setup = asked.settled("table", len(split.train))
     seen = dataset if grouped else dataclasses.replace(dataset, group=None)
-    network, features, target, _ = build(seen, split.train, setup)
+    network, features, target, *_ = build(seen, split.train, setup)
     network = train(network, features, target, split, setup.recipe, setup.machine, progress=False).network
     with torch.inference_mode():
         found = network(features.read(split.validation)).prediction[:, 0].double().numpy()

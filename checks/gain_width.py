@@ -1,4 +1,4 @@
-"""How wide should the gain network be? Validation PCC on seeds that no study reports (about a minute, one core)."""
+"""How wide should the gain network be? Validation PCC on seeds that no study reports (two minutes, one core)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from excora_studies import grid, synthetic
 from excora_studies.stacked import Variant
 from excora_studies.training import Protocol, compare
+from excora_studies.tuning import TUNING_SEED, tune
 
 WIDTHS = (4, 8, 16, 32)
 SEEDS = range(500, 508)
@@ -21,7 +22,10 @@ def main() -> None:
         tasks = [task for seed in seeds for task in study.tasks(seed)]
         settings = len(tasks) // len(seeds)
         owners = [seed for seed in seeds for _ in range(settings)]
-        groups = compare(tasks, owners, variants, Protocol(epochs=epochs), lambda: None)
+        protocol, once = Protocol(epochs=epochs), study.tasks(TUNING_SEED)
+        rates = tune(variants, once, protocol, lambda: None)["rates"]
+        every = {name: list(own) * len(seeds) for name, own in rates.items()}
+        groups = compare(tasks, owners, variants, every, protocol, lambda: None)
         for setting in range(settings):
             rows = [group["models"] for group in groups[setting::settings]]
             means = [statistics.mean(row[str(width)]["validation_pcc"] for row in rows) for width in WIDTHS]

@@ -82,7 +82,7 @@ def fitted(name: str, split: Split, settings: Settings) -> tuple[Training, Featu
     """Trained on the training part; its features; the standardised targets of the validation part."""
     setup = settings.settled("table", len(split.train))
     dataset = dataclasses.replace(load(name, None), time=None)
-    network, features, target, _ = build(dataset, split.train, setup)
+    network, features, target, *_ = build(dataset, split.train, setup)
     trained = train(network, features, target, split, setup.recipe, setup.machine, progress=False)
     return trained, features, torch.from_numpy(target[split.validation, 0])
 

@@ -11,9 +11,10 @@ import torch
 from oracles.accumulation import one_backward
 from torch import Tensor, nn
 
+from excora.accumulation import accumulate_backward
 from excora.errors import InputError
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
-from excora.reduce import Penalty, accumulate_backward
+from excora.reduce import Penalty
 
 SIZES = (6, 1, 9, 4)
 LOSSES = [PearsonLoss(), DispersionNormalizedPearsonLoss(), ConcordanceLoss(), JointLoss(weight=0.7)]

@@ -25,7 +25,7 @@ import excora
 SNAPSHOT = Path(__file__).with_name("api.txt")
 NEEDS_APP = {  # excora[app]: torchmetrics, Lightning, pandas, scikit-learn
     "PearsonCorrelation", "ConcordanceCorrelation", "CorrelationSummary", "fit", "predict", "Run", "validate",
-    "compare", "TabularRegressor", "BagRegressor", "TabularEnsemble",
+    "compare", "TabularRegressor", "BagRegressor", "TabularEnsemble", "pearson_scorer",
 }  # fmt: skip
 CORE = sorted(set(excora.__all__) - NEEDS_APP - {"__version__"})
 

@@ -17,8 +17,8 @@ def test_demo_shows_when_to_use_it(tmp_path):
     ceiling = demo.SETTINGS["beyond"].task.best_softmax_pcc
     assert beyond.row("softmax").pcc < ceiling + 0.03
     assert beyond.row("eca").pcc > ceiling + 0.05
-    assert beyond.pair("eca").low > 0.0
-    assert within.pair("eca").verdict != "better"
+    assert beyond.pair("eca", "softmax").low > 0.0
+    assert within.pair("eca", "softmax").verdict != "better"
     assert shown.run.results["test"]["target"]["pcc"] > ceiling
     for name in demo.SETTINGS:
         assert (tmp_path / "demo" / name / "report.html").stat().st_size > 1e6

@@ -66,6 +66,10 @@ def test_the_package_does_not_import_its_studies():
     assert [path.name for path in FILES if "excora_studies" in path.read_text()] == []
 
 
+def test_a_file_can_be_read_in_one_sitting():
+    assert {path.name: n for path in FILES if (n := len(path.read_text().splitlines())) > 300} == {}
+
+
 MODULES = [path.relative_to(SOURCE) for path in FILES if not path.name.startswith("__")]
 
 

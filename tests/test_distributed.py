@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from excora import reduce
+from excora.accumulation import accumulate_backward
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.metrics import ConcordanceCorrelation, CorrelationSummary, PearsonCorrelation
 from excora.pooling import ECAPool
-from excora.reduce import accumulate_backward, all_reduce_max, all_reduce_sum
+from excora.reduce import all_reduce_max, all_reduce_sum
 
 ROWS = 37
 SIZES = {3: (5, 31, 1), 2: (20, 17)}

@@ -11,7 +11,9 @@ import excora.pooling.eca
 from checks import fuzz, fuzz_pools
 from checks.fuzz_oracle import Oracle
 from excora import losses
+from excora.extrapolation import Extrapolation
 from excora.kernels import closed_form, compiled
+from excora.kernels.residual import residual
 from excora.moments import Moments
 from excora.pooling.plain import GatedScorer
 
@@ -32,8 +34,9 @@ def test_a_case_is_the_same_whenever_it_is_run():
     assert tallies[0] == tallies[1]
 
 
-def nearly(mean: Tensor, attended: Tensor, gamma: Tensor) -> Tensor:
-    return mean + gamma * (attended - mean) * 1.001
+def nearly(extrapolation: Extrapolation, mean: Tensor, attended: Tensor) -> tuple[Tensor, Tensor]:
+    value, gamma = residual(extrapolation, mean, attended)
+    return mean + (value - mean) * 1.001, gamma
 
 
 def quotient(self: GatedScorer, h: Tensor) -> Tensor:
@@ -52,7 +55,7 @@ def half_range(self: losses.PearsonLoss, m: Moments) -> Tensor:
 @pytest.mark.parametrize(
     ("owner", "name", "wrong", "seen"),
     [
-        (excora.pooling.eca, "extrapolate", nearly, "value"),
+        (excora.pooling.eca, "residual", nearly, "value"),
         (GatedScorer, "forward", quotient, "weights"),
         (compiled, "backward", halved, "gradient"),
         (losses.PearsonLoss, "terms", half_range, "loss"),

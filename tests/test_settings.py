@@ -126,7 +126,7 @@ def test_the_one_dictionary_of_version_0_1_is_read():
            "devices": 2}  # fmt: skip
     setup = Setup.from_dict(old)
     assert setup.options == models["retrieval"].Options(dim=8, neighbours=5, metric="plain")
-    assert setup.recipe == Recipe(epochs=2, seed=4)
+    assert setup.recipe == Recipe(epochs=2, seed=4, start="none")
     assert setup.machine == Machine(devices=2)
     with pytest.raises(InputError, match="unknown settings colour: this run was written by another version"):
         Setup.from_dict(old | {"colour": 1})

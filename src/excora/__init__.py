@@ -36,7 +36,7 @@ _HOME = {
     "diagnose": "diagnosis",
     "Ragged": "ragged",
     "penalties": "reduce",
-    "accumulate_backward": "reduce",
+    "accumulate_backward": "accumulation",
     "Settings": "settings",
     "fit": "application",
     "predict": "application",
@@ -46,6 +46,7 @@ _HOME = {
     "TabularRegressor": "estimators",
     "BagRegressor": "estimators",
     "TabularEnsemble": "estimators",
+    "pearson_scorer": "estimators",
 }
 
 __all__ = [*_HOME, "__version__"]  # noqa: PLE0604  (names come from the table above)

@@ -73,7 +73,7 @@ def run(
     # The elements need no encoder: what differs is the pool alone.
     # A quick, decaying step, so that softmax comes near its ceiling: an under-trained one would flatter us.
     rates: dict[str, Any] = {"learning_rate": 0.3, "schedule": "cosine", "batch_size": 40}
-    settings = Settings(layers=0, epochs=epochs, patience=epochs, **rates)
+    settings = Settings(layers=0, epochs=epochs, patience=epochs, start="none", **rates)
     console = Console(quiet=True) if console is None else console
     say = console.print
     found: dict[str, Comparison] = {}

@@ -109,6 +109,21 @@ def extrapolate(mean: Tensor, attended: Tensor, gamma: Tensor) -> Tensor:
     return torch.lerp(mean, attended.to(mean.dtype), gamma.to(mean.dtype))
 
 
+def mlp_gain(
+    mean: Tensor, first: Tensor, first_bias: Tensor, last: Tensor, last_bias: Tensor, *, form: str, cap: float
+) -> Tensor:
+    """gamma = gain(last . act(first mean + first_bias) + last_bias), act = tanh or, in the paper's form, relu.
+
+    >>> mlp_gain(torch.zeros(2, 3), *Gain(3, form="free", cap=4.0, hidden=5).weights(), form="free", cap=4.0).tolist()
+    [1.0, 1.0]
+    """
+    hidden = F.linear(mean.to(first.dtype), first, first_bias)
+    # DIFF: tanh instead of the paper's unnamed activation in our form: a bag far from zero must not blow gamma up.
+    hidden = torch.tanh(hidden) if form == "free" else torch.relu(hidden)
+    raw = F.linear(hidden, last, last_bias).squeeze(-1).to(mean.dtype)
+    return free_gain(raw, cap) if form == "free" else paper_gain(raw, cap)
+
+
 class Gain(nn.Module):
     """gamma of each bag from its mean embedding, by an MLP with one hidden layer: (..., dim) to (...).
 
@@ -118,7 +133,6 @@ class Gain(nn.Module):
     def __init__(self, dim: int, *, form: str, cap: float, hidden: int) -> None:
         super().__init__()
         self.form, self.cap = form, cap
-        # DIFF: tanh instead of the paper's unnamed activation in our form: a bag far from zero must not blow gamma up.
         self.hidden = nn.Linear(dim, hidden)
         self.out = nn.Linear(hidden, 1)
         if form == "free":  # DIFF: starts as plain attention
@@ -127,11 +141,11 @@ class Gain(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         """Gamma, in float32 or better."""
-        first, last = self.hidden, self.out
-        hidden = F.linear(mean.to(first.weight.dtype), first.weight, first.bias)
-        hidden = torch.tanh(hidden) if self.form == "free" else torch.relu(hidden)
-        raw = F.linear(hidden, last.weight, last.bias).squeeze(-1).to(mean.dtype)
-        return free_gain(raw, self.cap) if self.form == "free" else paper_gain(raw, self.cap)
+        return mlp_gain(mean, *self.weights(), form=self.form, cap=self.cap)
+
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Those of :func:`mlp_gain`."""
+        return self.hidden.weight, self.hidden.bias, self.out.weight, self.out.bias
 
     def extra_repr(self) -> str:
         """Form and cap, when printed."""

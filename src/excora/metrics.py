@@ -91,10 +91,7 @@ def _concordance(packed: Tensor) -> Tensor:
 
 def _mean(values: Tensor, dim: int | None = None) -> Tensor:
     """Mean over the defined, 0 for none."""
-    defined = ~values.isnan()
-    count = defined.sum() if dim is None else defined.sum(dim)
-    kept = torch.where(defined, values, 0.0)
-    return (kept.sum() if dim is None else kept.sum(dim)) / count.clamp_min(1)
+    return values.nanmean(dim).nan_to_num(0.0)
 
 
 class _Correlations(Metric):

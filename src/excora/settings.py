@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from excora.errors import InputError
 from excora.models import Model, default_model, models
+from excora.models.parts.start import STARTS
 from excora.options import ByRows, Options, checked, option
 
 
@@ -41,6 +42,9 @@ class Recipe(Options):
         0.0, "Decay of the average of the weights that is scored and kept, in [0, 1); 0 = none.", least=0, below=1
     )
     weight_decay: float = option(1e-5, "Weight decay of AdamW; none on gamma and temperature.", least=0)
+    start: str = option(
+        "auto", "What the network adds to: a ridge, nothing, or as left-out samples and validation say.", choices=STARTS
+    )
     seed: int = option(0, "Seed of split, start, order and dropout.", least=0)
 
 
@@ -89,7 +93,10 @@ class Setup:
             )
         model = _trained(values)
         options = model.Options.from_dict(values["options"])
-        parts = Recipe.from_dict(values.get("recipe", {})), Machine.from_dict(values.get("machine", {}))
+        recipe = values.get("recipe", {})
+        if isinstance(recipe, dict):  # until 0.2 a network started from nothing
+            recipe = {"start": "none", **recipe}
+        parts = Recipe.from_dict(recipe), Machine.from_dict(values.get("machine", {}))
         return cls(model.name, options, *parts)
 
     def flat(self) -> dict[str, Any]:
@@ -129,6 +136,7 @@ def _from_flat(values: dict[str, Any]) -> Setup:
     def part(kind: type[Options]) -> Any:
         return kind.from_dict({name: values[name] for name in kind.names() if values.get(name) is not None})
 
+    values = {"start": "none", **values}
     return Setup(model.name, part(model.Options), part(Recipe), part(Machine))
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from excora.tasks.plateau import PlateauTask
 from excora_studies.stacked import Bags, Stack, Variant, scores
-from excora_studies.training import Protocol, sample, train
+from excora_studies.training import Look, Protocol, sample, train
 
 VARIANTS = [
     Variant(name="softmax", pool="softmax", correlation="pcc"),
@@ -136,7 +136,7 @@ def test_mean_pools_alone_need_no_scorer() -> None:
 
 def test_training_leaves_each_model_at_its_best_validation_epoch() -> None:
     task = PlateauTask(kappa=2.0)
-    protocol = Protocol(epochs=12, batch=50, train=200, validation=40, test=10, rate=0.05)
+    protocol = Protocol(epochs=12, batch=50, train=200, validation=40, test=10)
     training, validation, _ = sample([task], [0], protocol)
     stack = Stack(VARIANTS[:3], [0], task.dim)
     seen: dict[int, Tensor] = {}
@@ -145,7 +145,8 @@ def test_training_leaves_each_model_at_its_best_validation_epoch() -> None:
     def observe(look: object) -> None:
         seen[look.epoch] = scores(look.validation, validation.target)[0]  # type: ignore[attr-defined]
 
-    chosen = train(stack, (training, validation), protocol, observe=observe, tick=lambda: ticks.append(1))
+    rates = torch.full((1, 1), 0.05)
+    chosen = train(stack, (training, validation), protocol, rates, observe=observe, tick=lambda: ticks.append(1))
     final, _ = scores(stack(validation).prediction.detach(), validation.target)
     assert list(seen) == list(range(13))
     assert len(ticks) == 12
@@ -153,3 +154,29 @@ def test_training_leaves_each_model_at_its_best_validation_epoch() -> None:
         epoch = int(chosen[0, variant])
         assert epoch == max(seen, key=lambda e, v=variant: seen[e][0, v].item())
         torch.testing.assert_close(final[0, variant], seen[epoch][0, variant])
+
+
+def test_each_model_trains_at_its_own_rate() -> None:
+    task, rates = PlateauTask(kappa=2.0, dim=5, elements=4), torch.tensor([[0.01, 0.05, 0.2]])
+    protocol = Protocol(epochs=3, batch=20, train=60, validation=20, test=2)
+    training, validation, _ = sample([task], [0], protocol)
+    stack, ends = Stack(VARIANTS[:3], [0], 5), []
+
+    def observe(look: Look) -> None:
+        ends[:] = [look.stack.model(0, variant) for variant in range(3)]
+
+    train(stack, (training, validation), protocol, rates, observe=observe)
+    h, y = training.elements[0].transpose(0, 1), training.target[0]
+    for variant, rate in enumerate(rates[0].tolist()):
+        alone, generator = VARIANTS[variant].model(5, 0), torch.Generator().manual_seed(0)
+        loss, optimizer = VARIANTS[variant].loss(), torch.optim.Adam(alone.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)
+        for index in (part for _ in range(3) for part in torch.randperm(60, generator=generator).split(20)):
+            prediction, penalty = predict(alone, h[index])
+            optimizer.zero_grad()
+            loss(prediction, y[index], penalty=penalty).backward()
+            optimizer.step()
+            schedule.step()
+        for name, parameter in alone.named_parameters():
+            if name != "pool.scorer.bias":
+                torch.testing.assert_close(ends[variant].get_parameter(name), parameter, rtol=1e-4, atol=1e-5)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from excora.data.table import TableSpec
 from excora.errors import ExcoraError, InputError
 from excora.stats.correlation import pearson
 from excora_studies import reproduce, tabular
@@ -149,7 +150,7 @@ def test_variants_of_the_ft_transformer_start_from_the_same_weights() -> None:
     for name in ("FT-Transformer", "FT + ECA (ours)", "FT + ECA w/o SRA", "FT + ECA w/o DATS"):
         given = rows[name].defaults | rows[name].changes
         options = {key: value for key, value in given.items() if key not in networks.TRAINING}
-        found[name] = networks._ft_transformer(3, options, 5).eval()(x).prediction
+        found[name] = networks.ft_transformer(TableSpec(targets=1, numeric=3), options, 5).eval()(x).prediction
     for name, prediction in found.items():
         assert torch.equal(prediction, found["FT-Transformer"]), name
 

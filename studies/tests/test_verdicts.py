@@ -1,54 +1,62 @@
-"""Study ``verdicts``: trained runs get their verdict, and the committed matrices hold the claim."""
+"""Study ``verdicts``: how runs are scored, and what the causes do."""
 
 from __future__ import annotations
 
-import csv
-import json
-from pathlib import Path
-
+import numpy as np
 import pytest
 
-from excora.diagnosis.verdicts import make_verdict
-from excora.monitor import PlateauMonitor
 from excora_studies import reproduce
 from excora_studies import verdicts as study
-
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "verdicts"
-
-
-@pytest.mark.parametrize("cause", ["capacity-limited", "still improving"])
-def test_trained_runs_get_their_verdict(cause) -> None:
-    assert study.judge(cause, 0)["verdict"] == cause
+from excora_studies.verdicts import page, planted, real, sets
 
 
-def test_the_committed_confusion_matrices_hold_the_claim() -> None:
-    stored = json.loads((RESULTS / "results.json").read_text())
-    for severity in study.SEVERITIES:
-        runs = [row for cause in study.CAUSES for row in stored["chunks"][f"{severity}: {cause}"]["result"]]
-        again, found = study.score(runs), stored["summary"][severity]
-        assert again["confusion"] == found["confusion"]
-        assert again["right"] == pytest.approx(found["right"])
-        assert again["right"] >= 0.8
-        assert again["false_alarms"] <= 0.05
-        assert {sum(row.values()) for row in found["confusion"].values()} == {10, 20}
-    with (RESULTS / "table.csv").open() as file:
-        for row in csv.DictReader(file):
-            counts = stored["summary"][row["severity"]]["confusion"][row["cause"]]
-            assert {verdict: int(row[verdict]) for verdict in counts} == counts
+def made(cause: str, verdict: str, right: list[str], **more) -> dict:
+    row = {"set": "a", "seed": 0, "cause": cause, "clear": True, "right": right, "verdict": verdict, "level": True}
+    return row | {"sentence": "", "contradicted by": []} | more
 
 
-def test_the_study_scores_what_the_monitor_says(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(study, "train", lambda cause, _, mild: fake(cause, mild))
-    summary = reproduce("verdicts", tmp_path, seeds=1)["summary"]
-    assert summary["clear"]["right"] == 1 / 8
-    assert summary["clear"]["false_alarms"] == 1.0
-    assert summary["mild"]["right"] == 1.0
-    assert {"results.json", "table.csv", "confusion.png"} <= {path.name for path in tmp_path.iterdir()}
+def test_what_counts_as_right_as_a_false_alarm_and_as_contradicted() -> None:
+    found = page.score([
+        made("noise", "no signal found", ["no signal found"]),
+        made("noise", "cannot tell", ["no signal found"]),
+        made("noise", "healthy", ["no signal found"], clear=False, **{"contradicted by": ["ridge"]}),
+        made("none", "healthy", []),
+        made("none", "overfitting", []),
+        made("none", "overfitting", [], level=False),
+    ])  # fmt: skip
+    assert (found["clear"], found["right"], found["cannot tell"]) == (2, 1, 1)
+    assert (found["fine"], found["false alarms"], found["contradicted"]) == (2, 1, 1)
+    assert found["confusion"]["none"]["overfitting"] == 2
 
 
-def fake(cause: str, mild: bool) -> PlateauMonitor:
-    """A run whose verdict is right where mild, and noise-limited where not."""
-    monitor = PlateauMonitor()
-    monitor.records = [{}]
-    monitor.verdict = lambda: make_verdict(cause if mild else "noise-limited", {})
-    return monitor
+def test_half_of_the_informative_columns_go_and_the_others_stay() -> None:
+    x = np.random.default_rng(0).normal(size=(80, 4))
+    samples = sets.Samples(x, None, 3 * x[:, 1] + 2 * x[:, 3] + 0.1 * x[:, 0])
+    assert np.array_equal(samples.without_informative_half(np.arange(80)).elements, x[:, [0, 2]])
+    bags = sets.Samples(x.reshape(20, 4, 4), np.ones((20, 4), bool), x.reshape(20, 4, 4).mean(1)[:, 2])
+    assert bags.summary.shape == (20, 9)
+    assert bags.without_informative_half(np.arange(20)).elements.shape == (20, 4, 2)
+
+
+def test_a_recording_can_be_stopped_and_frozen_attention_is_even() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(60, 3))
+    samples = sets.Samples(x, None, x[:, 0])
+    run = real.train(samples, sets.split(60, 0), epochs=3, seed=0, frozen=True)
+    assert run.validation.records[-1]["attention_spread"] == pytest.approx(1.0, abs=1e-6)
+    short = run.until(2)
+    assert [len(one.records) for one in (short.training, short.validation)] == [2, 2]
+    assert short.kept <= 1
+    assert -1 <= short.test() <= 1
+
+
+def test_the_study_reports_what_its_parts_say(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(planted, "judge", lambda cause, seed: made(cause, cause, [cause], seed=seed))
+    monkeypatch.setattr(real, "runs", lambda name, *_: [name])
+    untold = made("noise", "cannot tell", ["no signal found"])
+    monkeypatch.setattr(real, "row", lambda *_: untold)
+    summary = reproduce("verdicts", tmp_path, preset="quick")["summary"]
+    assert summary["planted"]["right"] == summary["planted"]["clear"] == len(planted.CAUSES) - 1
+    assert summary["measured"]["right"] == 0
+    assert {"results.json", "table.csv", "confusion.png", "real.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert "0 of 1 clear causes named" in study.BLOCKS["verdicts, measured"]({"verdicts": {"summary": summary}})

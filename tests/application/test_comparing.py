@@ -39,7 +39,7 @@ def test_a_folder_gets_the_page_of_the_comparison(data, tmp_path):
 
 def test_without_a_folder_the_numbers_are_the_same(data, tmp_path):
     written, alone = compare(data, output=tmp_path, **QUICK), compare(data, **QUICK)
-    assert [row.pooled_pcc for row in alone.rows] == [row.pooled_pcc for row in written.rows]
+    assert [row.pcc for row in alone.rows] == [row.pcc for row in written.rows]
 
 
 def test_in_the_folder_of_a_run_the_page_says_both(data, home, tmp_path):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
+
+import numpy as np
 import pytest
+from rich.console import Console
 
 from application.samples import ROLES, TINY, content, table
-from excora.application import fit
+from excora.application import fit, predict
+from excora.application.fitting import AGAIN
+from excora.application.run import Run
 from excora.errors import InputError
 from excora.settings import Setup
+from excora.training import train
 
 
 def test_the_configuration_names_everything(home):
@@ -37,6 +45,37 @@ def test_resuming_another_run_says_what_differs(home, copy):
         fit(home / "data.csv", output=copy, settings=TINY, resume=True, progress=False, **ROLES)
 
 
+def interrupted(*arguments, **options):
+    """What train gives after Ctrl-C."""
+    return dataclasses.replace(train(*arguments, **options), stopped="interrupted")
+
+
+def test_a_run_that_was_interrupted_has_not_seen_its_test_part(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("excora.application.fitting.train", interrupted)
+    run = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, progress=False, **ROLES)
+    assert (run.results["test"], run.results["groups"]) == ({}, {"test": []})
+    assert sorted(run.results["validation"]) == ["y", "z"]
+    assert set(run.predictions["part"]) == {"validation"}
+    text = io.StringIO()
+    Console(file=text, width=200).print(run)
+    assert "the test part waits for the end" in text.getvalue()
+    assert " test " not in text.getvalue().partition("model pool")[0]
+    page = (run.path / "report.html").read_text()
+    assert "What is shown is the validation part" in page
+    assert "Test PCC" not in page
+    monkeypatch.undo()
+    done = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, resume=True, progress=False, **ROLES)
+    assert done.results["test"] == content(home / "run", "results.json")["test"]
+    assert AGAIN not in done.results["notes"]
+
+
+def test_a_run_that_goes_on_after_its_end_says_that_test_was_looked_at_before(home, copy):
+    longer = TINY.replace(epochs=3)
+    run = fit(home / "data.csv", output=copy, settings=longer, resume=True, progress=False, **ROLES)
+    assert run.results["notes"][-1] == AGAIN
+    assert AGAIN not in content(home / "run", "results.json")["notes"]
+
+
 def test_a_finished_run_is_not_trained_again(home, copy, monkeypatch):
     monkeypatch.setattr("excora.application.fitting.train", None)
     run = fit(home / "data.csv", output=copy, settings=TINY, resume=True, progress=False, **ROLES)
@@ -46,3 +85,53 @@ def test_a_finished_run_is_not_trained_again(home, copy, monkeypatch):
 def test_resuming_without_a_run_starts_one(home, tmp_path):
     run = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, resume=True, progress=False, **ROLES)
     assert (run.path / "weights.safetensors").read_bytes() == (home / "run" / "weights.safetensors").read_bytes()
+
+
+def test_what_is_done_is_said_before_it_is_done(home, tmp_path, capsys):
+    fit(home / "data.csv", output=tmp_path / "run", settings=TINY, **ROLES)
+    printed, said = capsys.readouterr()
+    lines = said.splitlines()
+    assert printed == ""
+    assert lines[:2] == [f"reading {home / 'data.csv'}", "90 rows read"]
+    assert lines[2].startswith("model pool, samples: ")
+    assert lines[3].startswith("training ")
+
+
+def test_simple_models_stand_beside_the_model(home):
+    results = content(home / "run", "results.json")
+    assert [one["name"] for one in results["baselines"]] == ["ridge", "LightGBM"]
+    for one in results["baselines"]:
+        assert set(one["validation"]) == set(one["test"]) == {"pcc", "mse"}
+    assert 0.5 < results["baselines"][0]["test"]["pcc"] <= 1
+    page = (home / "run" / "report.html").read_text()
+    assert f"beside ridge {results['baselines'][0]['test']['pcc']:.3f}, LightGBM" in page
+
+
+def test_they_can_be_left_out(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("excora.application.fitting.simple_models", None)
+    run = fit(home / "data.csv", output=tmp_path / "run", settings=TINY, progress=False, baselines=False, **ROLES)
+    assert run.results["baselines"] == []
+    assert run.config["rerun"].endswith("--no-baselines")
+    assert (run.path / "weights.safetensors").read_bytes() == (home / "run" / "weights.safetensors").read_bytes()
+
+
+def test_the_start_is_told_kept_and_loaded(home):
+    results, run = content(home / "run", "results.json"), Run.load(home / "run")
+    assert results["start"]["kind"] == "ridge"
+    assert results["start"]["targets"] == 2
+    assert results["start"]["low"] > 0
+    assert results["start"]["note"] in results["notes"]
+    assert 0 < results["start"]["validation"]["pcc"] <= 1
+    assert run.network.linear_start is not None
+    told = run.predictions[run.predictions["part"] == "test"]
+    again = predict(run, home / "data.csv").frame.set_index("id").loc[told["id"].astype(str)]
+    np.testing.assert_allclose(again["prediction:z"], told["prediction:z"], rtol=1e-5)
+
+
+def test_a_run_that_keeps_the_ridge_says_so(home, tmp_path):
+    harmful = TINY.replace(learning_rate=0.3, start="ridge")
+    run = fit(home / "data.csv", output=tmp_path / "run", settings=harmful, progress=False, baselines=False, **ROLES)
+    assert run.results["best_epoch"] == -1
+    assert any("it is what predicts" in note for note in run.results["notes"])
+    assert "which is kept" in (run.path / "report.html").read_text()
+    assert Run.load(run.path).results["best_epoch"] == -1

@@ -13,7 +13,7 @@ from excora.errors import InputError
 
 
 def test_a_folder_that_is_in_use_is_left_alone(home):
-    with pytest.raises(InputError, match=r"run: the run folder is not empty; give another one, or resume"):
+    with pytest.raises(InputError, match=r"run: the run folder is not empty; give another one, or .* by resume="):
         fit(home / "data.csv", output=home / "run", settings=TINY, progress=False, **ROLES)
 
 

@@ -187,7 +187,7 @@ def test_a_comparison_is_taken_up_and_says_what_it_did(folder, tmp_path):
     for row in before["rows"]:
         again = found.row(row["model"])
         assert [again.pcc, again.mse, again.mae, again.seconds] == pytest.approx(
-            [row["pcc"], row["mse"], row["mae"], row["seconds"]], rel=TOLERANCE
+            [row["pooled_pcc"], row["pooled_mse"], row["mae"], row["seconds"]], rel=TOLERANCE
         )
 
 

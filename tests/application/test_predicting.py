@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import pickle
 import shutil
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from application.samples import TINY, Poison, content, leaves_of, table
 from excora.application import Run, fit, predict
@@ -51,7 +53,7 @@ def test_what_training_has_not_seen_is_counted(home, tmp_path):
     with pytest.raises(InputError, match=r"out\.csv: cannot be written"):
         found.save("/proc/nowhere/out.csv")
     with pytest.raises(InputError, match="no attention to write"):
-        predict(home / "run", tmp_path / "new.csv").save(tmp_path / "out.csv", tmp_path / "attention.csv")
+        predict(home / "run", tmp_path / "new.csv").save(tmp_path / "other.csv", tmp_path / "attention.csv")
 
 
 def test_memory_is_bounded_by_the_setting_and_changes_nothing(home):
@@ -112,3 +114,43 @@ def test_any_wrong_value_in_the_preparation_is_an_error_or_harmless(home, place,
             assert len(found.frame) == 90
     except ExcoraError:
         pass
+
+
+def test_targets_in_the_data_are_carried_over_and_scored(home, tmp_path):
+    new = table(40).tail(30)
+    new.loc[new.index[:5], "y"] = np.nan
+    new.to_csv(tmp_path / "new.csv", index=False)
+    found = predict(home / "run", tmp_path / "new.csv")
+    assert list(found.frame) == ["id", "target:y", "target:z", "prediction:y", "prediction:z", "outside"]
+    np.testing.assert_allclose(found.frame["target:y"], new["y"])
+    known = found.frame.dropna()
+    assert found.scores["y"]["pcc"] == pytest.approx(np.corrcoef(known["target:y"], known["prediction:y"])[0, 1])
+    assert found.scores["y"]["mse"] == pytest.approx(np.mean((known["target:y"] - known["prediction:y"]) ** 2))
+    assert found.to_dict()["scores"]["z"]["mae"] == found.scores["z"]["mae"]
+    text = io.StringIO()
+    Console(file=text, width=200).print(found)
+    assert f"{found.scores['y']['pcc']:.3f}" in text.getvalue()
+    assert not any("no test" in note for note in found.notes)
+    again = predict(home / "run", home / "data.csv").notes
+    assert any("trained on this file: its scores here are no test" in note for note in again)
+    new.drop(columns="z").to_csv(tmp_path / "new.csv", index=False)
+    assert predict(home / "run", tmp_path / "new.csv").scores == {}
+
+
+def test_a_file_that_is_there_is_kept_unless_told(home, tmp_path):
+    found = predict(home / "run", home / "data.csv")
+    (tmp_path / "out.csv").write_text("precious")
+    with pytest.raises(InputError, match=r"out\.csv: this file is there already; give another name, or say overwrite="):
+        found.save(tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text() == "precious"
+    found.save(tmp_path / "out.csv", overwrite=True)
+    assert len(pd.read_csv(tmp_path / "out.csv")) == 90
+
+
+def test_text_may_be_written_otherwise_than_in_training(home, tmp_path):
+    new = table(10).drop(columns=["y", "z", "slide"])
+    new.to_csv(tmp_path / "a.csv", index=False)
+    new.to_csv(tmp_path / "b.csv", index=False, sep="!", decimal=",", encoding="utf-16")
+    same = predict(home / "run", tmp_path / "a.csv").frame["prediction:y"]
+    told = predict(home / "run", tmp_path / "b.csv", sep="!", decimal=",", encoding="utf-16")
+    np.testing.assert_array_equal(told.frame["prediction:y"], same)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 
+import pytest
 from commands import call
 from rich.console import Console
 
+import excora
 from excora.cli import base
 from excora.cli.base import TOUR
 
@@ -36,3 +38,22 @@ def test_where_nobody_looks_lines_stay_whole(monkeypatch):
 def test_json_is_one_document(capsys):
     base.echo_json({"a": [1, None]})
     assert json.loads(capsys.readouterr().out) == {"a": [1, None]}
+
+
+def test_the_version_is_printed():
+    result = call("--version")
+    assert (result.exit_code, result.output) == (0, f"excora {excora.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("name it with target=", "name it with --target"),
+        ("needs labels=, a table", "needs --labels, a table"),
+        ("(id=)", "(--id)"),
+        ("by noise_ceiling=", "by --noise-ceiling"),
+        ("resume=True stays, x==y and --a=b", "resume=True stays, x==y and --a=b"),
+    ],
+)
+def test_errors_speak_of_options(message, shown):
+    assert base.as_options(message) == shown

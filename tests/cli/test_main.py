@@ -39,3 +39,29 @@ def test_ctrl_c_ends_without_a_traceback(monkeypatch):
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("shell", "line", "words"),
+    [
+        ("bash", {"COMP_WORDS": "excora fit --pat", "COMP_CWORD": "2"}, ["--patience"]),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "excora predict run --over"}, ["--overwrite"]),
+        ("bash", {"COMP_WORDS": "excora va", "COMP_CWORD": "1"}, ["validate"]),
+    ],
+)
+def test_a_shell_completes_commands_and_their_options(shell, line, words, monkeypatch, capsys):
+    for name, value in {"_EXCORA_COMPLETE": f"complete_{shell}", **line}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.argv", ["excora"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr().out
+    assert stop.value.code in (0, None)
+    assert all(word in printed for word in words)
+
+
+def test_the_message_for_a_missing_target_names_the_option(monkeypatch, capsys, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "1,2\n3,4\n" * 9)
+    with pytest.raises(SystemExit):
+        cli.main(["fit", str(tmp_path / "a.csv"), "--output", str(tmp_path / "run")])
+    assert "name the column to predict with --target" in capsys.readouterr().err

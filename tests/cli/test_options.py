@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 
 import pytest
 from commands import call
@@ -62,3 +64,28 @@ def test_what_nobody_names_is_left_to_the_model():
     assert {value for name, value in defaults.items() if name != "model"} == {None}
     command(**defaults | {"model": "pool", "dim": 12})
     assert seen == [Settings("pool", dim=12)]
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_the_help_shows_what_people_need_first_and_the_rest_on_request(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    texts = [call(command, *words, "--help").output for words in ((), ("--model", "pool"), ("--all",))]
+    shown = [
+        set(re.findall(r"--[a-z-]+", text.partition("Options ─")[2].partition("Options of a model")[0]))
+        for text in texts
+    ]
+    assert {"--target", "--output", "--group", "--model", "--epochs", "--all"} <= shown[0]
+    assert len(shown[0]) < 20
+    assert not shown[0] & {"--patience", "--devices", "--dim", "--sep", "--no-such"}
+    assert {"--dim", "--patience"} <= shown[1]
+    assert "--devices" not in shown[1]
+    assert {"--devices", "--sep", "--weight", "--patience"} <= shown[2]
+    assert f"excora {command} --all --help" in " ".join(texts[0].split())
+
+
+def test_an_option_that_the_help_does_not_show_can_be_given(table, tmp_path):
+    line = ["--target", "y", "--output", str(tmp_path / "run"), "--model", "pool", "--dim", "8", "--epochs", "1"]
+    assert call("fit", str(table), *line, "--drop", "slide", "--devices", "1", "--sep", ",", "--quiet").output == ""
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["data"]["sep"] == ","
+    assert "--sep ," in config["rerun"]

@@ -32,3 +32,18 @@ def test_predict_names_the_column_that_is_missing(run, table, tmp_path, monkeypa
     assert "'size'" in error
     assert "Traceback" not in error
     assert not out.exists()
+
+
+def test_predict_prints_the_scores_and_keeps_a_file_that_is_there(run, table, tmp_path, monkeypatch, capsys):
+    folder, _ = run
+    out = tmp_path / "out.csv"
+    code, printed, _ = invoke(monkeypatch, capsys, "predict", folder, table, "--output", out)
+    assert code == 0
+    assert "95 % interval" in printed
+    assert "its scores here are no test" in printed
+    assert list(pd.read_csv(out)) == ["id", "target", "prediction", "outside"]
+    code, _, error = invoke(monkeypatch, capsys, "predict", folder, table, "--output", out)
+    assert code == 2
+    assert "or say --overwrite" in error
+    code, printed, _ = invoke(monkeypatch, capsys, "predict", folder, table, "--output", out, "--overwrite", "--quiet")
+    assert (code, printed) == (0, "")

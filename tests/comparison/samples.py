@@ -32,4 +32,4 @@ def quick(data: Dataset, **options) -> Comparison:
 
 def pair(difference: float, low: float, high: float, verdict: str) -> Pair:
     return Pair(model="eca", against="softmax", difference=difference, low=low, high=high, verdict=verdict,
-                mse_difference=0.0, mse_low=0.0, mse_high=0.0, mse_verdict="no difference")  # fmt: skip
+                mse_difference=0.0, mse_low=0.0, mse_high=0.0, mse_verdict="cannot tell")  # fmt: skip

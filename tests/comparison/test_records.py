@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparison.samples import quick, table
+from excora.comparison import records
 from excora.comparison.records import Store
 from excora.errors import InputError
 from excora.settings import Settings
@@ -46,3 +47,9 @@ def test_a_run_file_with_other_predictions_is_refused(tmp_path):
     path.write_text(json.dumps(content | {"prediction": content["prediction"][1:]}))
     with pytest.raises(InputError, match="must hold 20 x 1 finite predictions"):
         quick(table(), output=tmp_path, seeds=1, resume=True)
+
+
+def test_an_option_that_is_younger_than_the_file_was_at_its_default():
+    old = records._defaults({"model": "pool"})
+    assert (old["moments"], old["pool_heads"]) == ("attended", 1)
+    assert records._defaults({"criterion": "mse"}) == {}

@@ -15,8 +15,9 @@ def test_a_network_that_diverges_does_not_end_the_comparison(monkeypatch):
 
     monkeypatch.setattr(runs, "train", diverge)
     found = quick(table(), models=("softmax", "ridge"))
-    assert found.row("softmax").pcc is None
-    assert (found.best, found.pair("ridge").verdict) == ("ridge", "better")
+    assert found.row("softmax").pcc == 0.0
+    assert found.row("softmax").folds is None
+    assert (found.best, found.pair("softmax").verdict) == ("ridge", "worse")
     assert any(note.startswith("softmax: training diverged in 6 runs") for note in found.notes)
     assert "undefined" in str(found)
 

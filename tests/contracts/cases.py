@@ -42,9 +42,9 @@ class Case(NamedTuple):
         return self.model.Options(**calm | dict(self.change))
 
     def setup(self, **recipe: Any) -> Setup:
-        """Of a run, with a plain recipe unless one is given."""
+        """Of a run, with a plain recipe unless one is given: of the network alone."""
         machine = {name: recipe.pop(name) for name in Machine.names() if name in recipe}
-        plain = {"epochs": 2, "batch_size": 16, "correlation_weight": 0.5} | recipe
+        plain = {"epochs": 2, "batch_size": 16, "correlation_weight": 0.5, "start": "none"} | recipe
         return Setup(self.name, self.options(), Recipe(**plain), Machine(**{"accelerator": "cpu", **machine}))
 
     def dataset(self, targets: int = 1) -> Dataset:

@@ -87,6 +87,22 @@ def test_a_run_goes_on_to_the_last_bit(case, tmp_path):
 
 
 @every_case
+@pytest.mark.usefixtures("plain_steps")
+def test_a_start_from_ridge_is_exact_in_pieces_and_on_ranks(case):
+    """Without validation, so that the last epoch is kept, whatever the ridge is worth."""
+    plain, found = {"learning_rate": 0.05, "epochs": 1, "start": "ridge"}, []
+    for other in ({}, {"accumulate": 2, "devices": 2, "strategy": "ddp_fork"}):
+        setup = case.setup(**plain, **other)
+        built = build(case.dataset(), PARTS.train, setup)
+        parts = PARTS._replace(validation=PARTS.test[:0])
+        arguments = (built.network, built.features, built.target, parts, setup.recipe, setup.machine)
+        found.append(train(*arguments, progress=False))
+    assert built.start.kind == "ridge"
+    assert far(*found) < 1e-5
+    assert found[0].network.linear_start.weight.any()
+
+
+@every_case
 def test_labels_may_be_unknown(case):
     dataset = case.dataset(targets=2)
     dataset.target[::3, 1] = np.nan

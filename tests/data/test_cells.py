@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from excora.data.cells import kind_of, moments, numbers, texts
+from excora.data.cells import gaps, kind_of, numbers, texts
+from excora.data.dates import moments
 
 DAY = datetime.date(2024, 1, 31)
 
@@ -17,7 +18,7 @@ KINDS = [
     ([1, 2, None], "number"), ([0, 1, 1], "number"), ([decimal.Decimal("1.5"), None], "number"),
     (["a", None, "b"], "category"), ([True, None, False], "category"), ([1, "a"], "category"), (["1", "2"], "category"),
     (["2024-01-31", None, "2024-02-01 10:00"], "date"), (["2024-01-31T10:00:00.5+01:00"], "date"),
-    ([DAY, None], "date"), (["2024-13-45"], "category"), (["31/01/2024"], "category"),
+    ([DAY, None], "date"), (["2024-13-45"], "category"), (["31/01/2024"], "date"), (["01/02/2024"], "category"),
     ([None, np.nan], "empty"), ([], "empty"),
     ([[1], [2]], "other"), ([b"a"], "other"), ([{"a": 1}], "other"), ([datetime.time(1)], "other"), ([1j], "other"),
 ]  # fmt: skip  # fmt: skip
@@ -47,3 +48,16 @@ def test_kinds_of_pandas_types():
     assert kind_of(pd.Series([3, 4], dtype="category")) == "category"
     assert kind_of(pd.Series(pd.to_timedelta([1, 2]))) == "other"
     assert texts(pd.Series([1.0, 2.5, None])).tolist() == ["1", "2.5", None]
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (["1", "?", "2"], [False, True, False]), (["1.5", " NA ", None], [False, True, False]),
+        (["1e3", "-", "n/a"], [False, True, True]), ([1, "missing"], [False, True]), (["1", "2"], None),
+        (["1", "?", "red"], None), (["?", "-"], None), ([1.0, None], None), ([True, "?"], None),
+    ],
+)  # fmt: skip
+def test_words_for_missing_among_numbers(cells, found):
+    got = gaps(pd.Series(cells, dtype=object))
+    assert (None if got is None else got.tolist()) == found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import lzma
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from excora.data.frames import read_frame
+from excora.data.cells import kind_of
+from excora.data.frames import open_frame, read_frame
 from excora.data.reading import read
 from excora.errors import InputError
 
@@ -35,12 +37,14 @@ def test_text_files_of_all_sorts(tmp_path):
         ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "not readable as delimited text"),
         ("a.csv", b"x,y\n1,2\n3,4,5\n", "not readable as delimited text.*line 3"),
         ("a.csv", b'x,y\n"1,2\n', "not readable as delimited text"),
-        ("a.csv", b"x,y\n\xff\xfe,2\n", "not readable as delimited text"),
-        ("a.csv", b"x;y\n1;2\n", "semicolons"),
+        ("a.csv", b"x,y\n\xff\x00,2\n", "not readable as delimited text"),
+        ("a.csv", b"x,y\n\xff\x81,2\n", "not readable as delimited text"),
         ("a.csv.gz", b"x,y\n1,2\n", "not readable as delimited text"),
         ("a.csv.xz", lzma.compress(b"x,y\n1,2\n")[:-20], "not readable as delimited text"),
         ("a.parquet", b"PAR1nonsensePAR1", "not readable as Parquet"),
-        ("a.xlsx", b"", "expected a name ending in .csv"),
+        ("a.xlsx", b"PK nonsense", "not readable as an Excel workbook"),
+        ("a.feather", b"nonsense", "not readable as Feather"),
+        ("a.xls", b"", "expected a name ending in .csv"),
     ],
 )
 def test_files_that_are_no_tables_are_named(tmp_path, name, content, message):
@@ -55,3 +59,33 @@ def test_files_that_are_no_tables_are_named(tmp_path, name, content, message):
 def test_a_missing_file(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_frame(tmp_path / "a.csv")
+
+
+def test_feather_and_excel_are_tables(tmp_path):
+    frame = pd.DataFrame({"x": [1, 2.5], "when": pd.to_datetime(["2024-01-31", "2024-02-01"]), "c": ["a", None]})
+    frame.to_feather(tmp_path / "a.feather")
+    with pd.ExcelWriter(tmp_path / "a.xlsx") as book:
+        frame.to_excel(book, sheet_name="Data", index=False)
+        frame.to_excel(book, sheet_name="More", index=False)
+    for name, notes in (("a.feather", ()), ("a.xlsx", ("a.xlsx: of 2 sheets the first is read, 'Data'",))):
+        found = open_frame(tmp_path / name)
+        assert found.notes == notes
+        assert found.frame["x"].tolist() == [1, 2.5]
+        assert [kind_of(found.frame[column]) for column in found.frame] == ["number", "date", "category"]
+    pd.DataFrame([["x", "x"], [1, 2]]).to_excel(tmp_path / "b.xlsx", header=False, index=False)
+    with pytest.raises(InputError, match="2 columns called 'x'"):
+        read_frame(tmp_path / "b.xlsx")
+    pd.DataFrame().to_excel(tmp_path / "c.xlsx", index=False)
+    with pytest.raises(InputError, match="the file is empty"):
+        read_frame(tmp_path / "c.xlsx")
+
+
+def test_a_row_has_one_name_in_every_format(tmp_path):
+    frame = pd.DataFrame({"x": range(9), "y": range(9)})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_feather(tmp_path / "a.feather")
+    frame.to_excel(tmp_path / "a.xlsx", index=False)
+    found = [read(path, target="y") for path in sorted(tmp_path.iterdir())]
+    assert [data.ids.tolist() for data in found] == [[str(k) for k in range(2, 11)]] * 4
+    assert len({data.fingerprint() for data in found}) == 1

@@ -15,10 +15,11 @@ from excora.errors import InputError
 
 def test_each_role_says_what_it_is():
     fields = {role.name: role for role in Roles.fields()}
-    assert list(fields) == ["target", "group", "time", "weight", "bag", "labels", "id", "drop"]
+    names = "target group time weight bag labels id drop sep decimal encoding"
+    assert " ".join(fields) == names
     assert all(role.says.endswith(".") for role in fields.values())
     assert {name: role.kind for name, role in fields.items() if role.kind != "column"} == {
-        "target": "columns", "labels": "file", "drop": "columns",
+        "target": "columns", "labels": "file", "drop": "columns", "sep": "word", "decimal": "word", "encoding": "word",
     }  # fmt: skip
     assert [name for name, role in fields.items() if role.text] == ["group", "bag", "id"]
 

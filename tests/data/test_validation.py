@@ -27,7 +27,7 @@ CSV = "x,y,g\n" + "".join(f"{k % 5},{k},{k % 3}\n" for k in range(30))
         (CSV.replace("0,0,0", "0,0,"), {"target": "y", "group": "g"}, "the group 'g' must be there"),
         (CSV.replace("0,0,0", "0,inf,0"), {"target": "y"}, "got inf in row 2"),
         (CSV.replace("0,0,0", "0,1e200,0"), {"target": "y"}, "got 1e+200 in row 2"),
-        (CSV.replace("0,0,0", "?,0,0"), {"target": "y"}, "column 'x' must hold finite numbers or empty cells, got '?'"),
+        (CSV.replace("0,0,0", "a,0,0"), {"target": "y"}, "column 'x' must hold finite numbers or empty cells, got 'a'"),
         ("x,y,w\n1,2,0\n2,3,0\n", {"target": "y", "weight": "w"}, "the weight 'w' is 0 in every row"),
         ("x,y,t\n1,2,2024-01-31\n2,3,\n", {"target": "y", "time": "t"}, "the time 't' must be there in every row"),
         ("x,y\n1,2\n2,3\n", {"target": "y"}, "at least 6 samples"),

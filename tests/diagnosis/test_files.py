@@ -8,11 +8,10 @@ import json
 import pandas as pd
 import pytest
 
-from diagnosis.samples import grouped, records
+from diagnosis.samples import grouped
 from excora.diagnosis import diagnose
 from excora.diagnosis.files import diagnose_file
 from excora.errors import InputError
-from excora.monitor import PlateauMonitor
 
 
 def test_files_give_what_arrays_give(tmp_path) -> None:
@@ -56,7 +55,7 @@ def test_files_give_what_arrays_give(tmp_path) -> None:
         ("a.parquet", "nonsense", "not readable as Parquet"),
         ("a.json", "{", "not readable as JSON"),
         ("a.json", '{"records": []}', "PlateauMonitor.to_json"),
-        ("a.xlsx", "", "expected a name ending in"),
+        ("a.txt", "", "expected a name ending in"),
     ],
 )
 def test_bad_files_are_named_with_column_and_row(tmp_path, name, content, message) -> None:
@@ -72,36 +71,53 @@ def test_missing_file_missing_option_column_and_bytes(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("prediction,target\n1,2\n3,4\n5,7\n")
     with pytest.raises(InputError, match=r"no column 'slide'.*group="):
         diagnose_file(tmp_path / "a.csv", group="slide")
-    (tmp_path / "b.csv").write_bytes(b"prediction,target\n\xff\xfe1,2\n")
+    (tmp_path / "b.csv").write_bytes(b"prediction,target\n\xff\x811,2\n")
     with pytest.raises(InputError, match="not readable"):
         diagnose_file(tmp_path / "b.csv")
 
 
-def test_a_recorded_run_is_diagnosed_from_its_file(tmp_path) -> None:
-    monitor = PlateauMonitor()
-    monitor.records = [dict(r, epoch=t) for t, r in enumerate(records(achievable_used=0.99))]
-    monitor.to_json(tmp_path / "run.json")
-    found = diagnose_file(tmp_path / "run.json")
-    assert (found.verdict.name, found.source) == ("capacity-limited", "full run")
-    assert found.verdict == monitor.verdict()
-    assert found.figures["last epoch"]["pcc"] == 0.7
+def run_table(targets: tuple[str, ...] = ()) -> pd.DataFrame:
+    """As `excora fit` writes predictions.csv: validation shifted, test not."""
+    x, y, _ = grouped(4, 30, 0.9, 0.1)
+    frame = pd.DataFrame({"id": range(120), "part": ["validation"] * 60 + ["test"] * 60})
+    for k, name in enumerate(targets or ("",)):
+        tail = f":{name}" if name else ""
+        frame[f"target{tail}"] = y
+        frame[f"prediction{tail}"] = [y, x][k % 2] + 3.0 * (frame["part"] == "validation")
+    return frame
 
 
-def test_a_run_folder_is_diagnosed_in_view_of_validation(tmp_path) -> None:
-    with pytest.raises(InputError, match=r"no monitor\.json in this folder"):
-        diagnose_file(tmp_path)
-    monitor = PlateauMonitor()
-    rising = [0.02 * t for t in range(30)]
-    monitor.records = [{"epoch": t, "pcc": pcc, "mse": 1 - pcc} for t, pcc in enumerate(rising)]
-    monitor.to_json(tmp_path / "monitor.json")
-    assert diagnose_file(tmp_path).verdict.name == "still improving"  # it has not ended: there is no results.json
-    ended = {"stopped": "patience", "epochs": 30, "best_epoch": 14}
-    (tmp_path / "results.json").write_text(json.dumps(ended))
-    found = diagnose_file(tmp_path)
-    assert found.verdict.name == "overfitting"
-    assert found.verdict.evidence["epochs after the best"].value == 15
-    (tmp_path / "results.json").write_text(json.dumps(ended | {"stopped": "epochs"}))
-    assert diagnose_file(tmp_path).verdict.name == "still improving"
-    (tmp_path / "results.json").write_text(json.dumps(ended | {"epochs": "30"}))
-    with pytest.raises(InputError, match="expected stopped, epochs and best_epoch"):
-        diagnose_file(tmp_path)
+def test_parts_are_judged_apart_and_announced(tmp_path) -> None:
+    run_table().to_csv(tmp_path / "predictions.csv", index=False)
+    found = diagnose_file(tmp_path / "predictions.csv")
+    assert list(found.parts) == ["part 'test'", "part 'validation'"]
+    assert found.verdict.name == found.parts["part 'test'"].verdict.name == "healthy"
+    assert found.verdict.sentence.startswith("Of part 'test': ")
+    assert found.parts["part 'validation'"].verdict.name == "scale or offset only"
+    assert found.figures["part 'test'"]["rows"] == 60
+    assert "120 rows, judged apart: part 'test'; part 'validation'." in str(found)
+    assert found.to_dict()["parts"]["part 'validation'"]["figures"]["pooled"]["rows"] == 60
+    one = diagnose_file(tmp_path / "predictions.csv", part="validation")
+    assert (one.verdict.name, one.notes[0]) == ("scale or offset only", "part 'validation': 60 of 120 rows.")
+    with pytest.raises(InputError, match="no part 'train', only 'test', 'validation'"):
+        diagnose_file(tmp_path / "predictions.csv", part="train")
+    run_table().drop(columns="part").to_csv(tmp_path / "plain.csv", index=False)
+    with pytest.raises(InputError, match="no column 'part'"):
+        diagnose_file(tmp_path / "plain.csv", part="test")
+
+
+def test_several_targets_are_judged_each_over_its_known_labels(tmp_path) -> None:
+    frame = run_table(("a", "b"))
+    frame.loc[100:, "target:b"] = None
+    frame.to_csv(tmp_path / "predictions.csv", index=False)
+    found = diagnose_file(tmp_path / "predictions.csv")
+    assert len(found.parts) == 4
+    assert found.figures["part 'test', target 'b'"]["rows"] == 40
+    assert found.verdict.name == "cannot tell"
+    assert "There is no one verdict: part 'test', target 'a' healthy" in found.verdict.sentence
+    alike = run_table(("a", "b"))
+    alike["prediction:b"] = alike["prediction:a"]
+    alike.to_csv(tmp_path / "alike.csv", index=False)
+    assert diagnose_file(tmp_path / "alike.csv").verdict.name == "healthy"
+    chosen = diagnose_file(tmp_path / "alike.csv", prediction="prediction:b", target="target:b", part="test")
+    assert chosen.figures["pooled"]["rows"] == 60

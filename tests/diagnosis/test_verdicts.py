@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
-from diagnosis.samples import records
+from diagnosis.samples import curve, records, scores
 from excora.diagnosis.verdicts import TEXTS, Evidence, make_verdict, verdict
 from excora.errors import InputError
+from excora.stats.intervals import Interval
 
 
 @pytest.mark.parametrize(
@@ -18,33 +20,113 @@ from excora.errors import InputError
         ({"achievable_used": 0.97}, "capacity-limited"),
         ({"achievable_used": 0.97, "achievable_ceiling": 0.999}, "optimisation-limited"),
         ({"attention_spread": 0.98}, "attention collapsed"),
+        ({"attention_spread": 1.0, "probe_gain": 0.0}, "attention collapsed"),
         ({"effective_elements": 1.05, "attention_spread": 0.01}, "attention saturated"),
-        ({"probe_gain": 0.0}, "noise-limited"),
-        ({"probe_gain": 0.0, "attention_spread": 1.0}, "noise-limited"),
-        ({"probe_gain": 0.0, "pcc": 0.97}, "healthy"),
-        ({"probe_gain": 0.0, "mse_offset": 0.6}, "scale or offset only"),
+        ({"probe_gain": 0.0}, "cannot tell"),
+        ({"probe_gain": 0.2, "probe_error": 0.15}, "cannot tell"),
+        ({"probe_gain": 0.0, "attention_spread": 0.98}, "cannot tell"),
+        ({"probe_gain": 0.0, "pcc": 0.97}, "cannot tell"),  # of the training part, where memory has the same
+        ({"probe_gain": 0.0, "mse": 1.2}, "scale or offset only"),
         ({"probe_gain": None}, "cannot tell"),
-        ({"probe_gain": None, "mse_offset": 0.6}, "scale or offset only"),
+        ({"probe_gain": None, "attention_spread": None, "mse": 1.2}, "scale or offset only"),
         ({"pcc": None}, "cannot tell"),
+        ({"pcc": 0.1, "bags": 30}, "cannot tell"),
     ],
 )
-def test_verdict_rules(last, name) -> None:
+def test_rules_on_the_training_part_alone(last, name) -> None:
     found = verdict(records(**last))
     assert found.name == name
-    assert found.advice == TEXTS[name][1]
-    assert name in str(found)
+    assert found.advice == TEXTS[name].advice or name == "cannot tell"
+    assert TEXTS[name].meaning in found.sentence
     assert json.loads(json.dumps(found.to_dict()))["name"] == name
 
 
-def test_verdicts_on_moving_series_noise_ceilings_and_constant_ends() -> None:
-    rising = [{"pcc": 0.01 * t, "mse": 1.0} for t in range(40)]
+@pytest.mark.parametrize(
+    ("held", "peers", "name"),
+    [
+        ({}, {}, "cannot tell"),
+        ({}, {"ridge": 0.69}, "cannot tell"),  # one simple model is not enough
+        ({}, {"ridge": 0.69, "lightgbm": 0.71}, "data-limited"),
+        ({}, {"ridge": 0.50, "lightgbm": 0.55}, "healthy"),
+        ({}, {"ridge": 0.979, "lightgbm": 0.95}, "behind a simple model"),
+        ({"pcc": 0.97}, {}, "healthy"),
+        ({"pcc": 0.96}, {"ridge": 0.995}, "behind a simple model"),
+        ({"mse_affine": 0.2}, {}, "scale or offset only"),
+        ({"pcc": 0.05}, {"ridge": 0.02}, "no signal found"),
+        ({"pcc": 0.05}, {}, "cannot tell"),
+        ({"pcc": 0.05, "bags": 25}, {"ridge": 0.02}, "cannot tell"),
+        ({"pcc": 0.05}, {"ridge": 0.9}, "behind a simple model"),
+    ],
+)
+def test_rules_of_the_kept_epoch_on_validation(held, peers, name) -> None:
+    rows = curve(**held)
+    found = verdict(records(probe_gain=None, attention_spread=None), validation=rows, peers=scores(**peers))
+    assert found.name == name
+    if name != "cannot tell":
+        assert f"{rows[15]['pcc']:.3f} [" in found.sentence
+        assert "16 of 30" in found.sentence
+    for peer, pcc in peers.items():
+        assert found.evidence[f"{peer}_pcc"].value == pcc
+        assert f"{pcc:.3f}" in found.sentence
+
+
+def test_a_run_long_past_its_best_epoch_is_not_still_improving_whatever_its_patience() -> None:
+    epochs = np.arange(120)
+    training = [{"pcc": 0.5 + 0.004 * t, "mse": 0.8 - 0.006 * t, "bags": 300} for t in epochs]
+    held = [{"pcc": 0.6 - 2e-5 * (t - 44) ** 2, "mse": 0.6 + 1e-4 * (t - 44) ** 2, "bags": 100} for t in epochs]
+    found = verdict(training, validation=held)
+    assert verdict(training).name == "still improving"  # which is all the training part can say
+    assert found.name == "overfitting"
+    assert found.evidence["kept_epoch"].value == 45
+    assert "45 of 120" in found.sentence
+    noise = 0.01 * np.random.default_rng(0).normal(size=120)
+    noisy = [row | {"mse": 0.6, "pcc": 0.6 + z} for row, z in zip(held, noise, strict=True)]
+    assert verdict(training, validation=noisy, kept=44).name == "cannot tell"  # nothing got worse
+    rising = [{"pcc": 0.004 * t, "mse": 1 - 0.004 * t, "bags": 300} for t in epochs]
+    assert verdict(training, validation=rising).name == "still improving"
+    assert verdict(training, validation=rising, kept=44).name == "cannot tell"
+
+
+def test_a_flat_correlation_whose_error_still_falls_by_much_is_not_judged_yet() -> None:
+    rows = [row | {"mse": 1.0 - 0.02 * t, "mse_affine": 0.2} for t, row in enumerate(curve(mse=1.0))]
+    assert verdict(records(), validation=rows, kept=29).name == "still improving"
+    assert verdict(records(), validation=curve(mse_affine=0.2)).name != "still improving"
+
+
+def test_the_test_part_may_forbid_a_verdict_but_never_makes_one() -> None:
+    rows = curve()
+    known = {"validation": rows, "peers": scores(ridge=0.6, lightgbm=0.6)}
+    assert verdict(records(), **known).name == "optimisation-limited"
+    doubt = verdict(records(), **known, test=Interval(0.163, -0.22, 0.51, "Fisher"))
+    assert doubt.name == "cannot tell"
+    assert "0.163 [-0.220, 0.510]" in doubt.sentence
+    assert verdict(records(), **known, test=Interval(0.7, 0.6, 0.8, "Fisher")).name == "optimisation-limited"
+
+
+def test_samples_that_are_not_independent_widen_the_interval() -> None:
+    rows = curve(pcc=0.4)
+    assert verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4)).name == "data-limited"
+    wide = Interval(0.4, -0.1, 0.8, "bootstrap over groups")
+    assert verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4), interval=wide).name == "cannot tell"
+
+
+def test_moving_series_noise_ceilings_and_constant_ends() -> None:
+    rising = [{"pcc": 0.01 * t, "mse": 1.0, "bags": 500} for t in range(40)]
     assert verdict(rising).name == "still improving"
-    assert "falling" in verdict(rising[::-1]).sentence
+    assert "falling" in verdict([dict(row, pcc=0.9 - row["pcc"]) for row in rising]).sentence
     assert verdict(rising[:5]).name == "cannot tell"
-    assert verdict(records(), noise_ceiling=0.71).name == "noise-limited"
-    assert verdict(records(), noise_ceiling=0.9).name == "optimisation-limited"
-    assert "constant" in verdict([*records(), {"pcc": None, "mse": 1.0}]).sentence
+    still = records(probe_gain=0.0)
+    assert verdict(still, noise_ceiling=0.71).name == "data-limited"
+    assert verdict(still, noise_ceiling=0.9).name == "cannot tell"
+    assert "constant" in verdict([*still, {"pcc": None, "mse": 1.0}]).sentence
     with pytest.raises(InputError, match="noise_ceiling"):
-        verdict(records(), noise_ceiling=1.2)
+        verdict(still, noise_ceiling=1.2)
     shown = str(make_verdict("healthy", {"x": Evidence(None, "> 0", False)}))
     assert "x = unknown (> 0: no)" in shown
+
+
+def test_what_is_missing_is_said() -> None:
+    found = verdict([{"pcc": 0.7, "mse": 0.5, "bags": 100}] * 20)
+    assert found.name == "cannot tell"
+    for word in ("overfitting", "validation=", "capacity-limited", "pooled= and h="):
+        assert word in found.advice

@@ -63,7 +63,7 @@ def test_bags_of_one_size_may_be_one_array():
 @pytest.mark.parametrize("pool", ["mean", "softmax", "gated", "eca-paper", "eca"])
 def test_attention_is_the_share_of_each_element_in_the_pooled_value(pool):
     x, y = sacks(20)
-    model = small(pool=pool, layers=0).fit(x, y)
+    model = small(pool=pool, layers=0, start="none").fit(x, y)  # the head's prediction is then all there is
     found = model.attention(x[:5])
     assert [(len(w), len(e)) for w, e in found] == [(len(bag), len(bag)) for bag in x[:5]]
     prediction = model.predict(x[:5])
@@ -182,3 +182,12 @@ def test_a_hidden_layer_in_the_head_bends_and_is_kept(tmp_path):
     again = BagRegressor.load(tmp_path / "bent")
     assert again.head == 1
     assert np.array_equal(again.predict(x), bent.predict(x))
+
+
+def test_bags_may_bring_their_validation_part():
+    rng = np.random.default_rng(0)
+    bags = [rng.normal(size=(n, 3)) for n in rng.integers(1, 6, 40)]
+    y = np.array([bag[:, 0].mean() for bag in bags])
+    model = BagRegressor(dim=8, epochs=2, random_state=0).fit(bags[:25], y[:25], eval_set=[(bags[25:], y[25:])])
+    kept = model.history_[model.best_epoch_]["validation_pcc"]
+    assert kept == pytest.approx(np.corrcoef(model.predict(bags[25:]), y[25:])[0, 1], abs=1e-5)

@@ -45,7 +45,7 @@ def test_it_learns_and_scores_by_r_squared():
 
 def test_the_fitted_attributes_tell_the_story_of_the_run():
     x, y = line()
-    model = small(epochs=3).fit(x, y)
+    model = small(epochs=3, start="none").fit(x, y)
     assert model.n_iter_ == len(model.history_) == 3
     assert [row["epoch"] for row in model.history_] == [0, 1, 2]
     criterion = [row["validation_criterion"] for row in model.history_]
@@ -291,3 +291,45 @@ def test_the_width_is_that_of_training():
     model = small(epochs=1).fit(x, y)
     with pytest.raises(InputError, match=r"2 features.*expecting 3"):
         model.predict(x[:, :2])
+
+
+def test_the_user_may_bring_the_validation_part():
+    x, y = line(60)
+    held, truth = line(30, seed=1)
+    truth = truth + np.random.default_rng(2).normal(size=30)
+    model = small(epochs=3).fit(x, y, eval_set=[(held, truth)])
+    kept = model.history_[model.best_epoch_]
+    prediction = model.predict(held)
+    assert kept["validation_pcc"] == pytest.approx(np.corrcoef(prediction, truth)[0, 1], abs=1e-5)
+    assert model.preparation_.mean[0] == pytest.approx(y.mean())  # scales are those of all training rows, and no others
+    pair = small(epochs=3).fit(x, y, eval_set=(held, truth))
+    assert (pair.predict(held) == prediction).all()
+    assert model.best_epoch_ == int(np.argmin([row["validation_criterion"] for row in model.history_]))
+
+
+def test_the_validation_part_decides_the_epoch():
+    """The same training rows: labels that training moves away from keep the first epoch, others the last."""
+    x, y = line(60)
+    epochs = [small(epochs=5, dropout=0.0).fit(x, y, eval_set=[(x, sign * y)]).best_epoch_ for sign in (1, -1)]
+    assert epochs[0] > epochs[1]
+
+
+def test_weights_groups_and_frames_go_with_a_validation_part():
+    x, y = line(40)
+    frame = pd.DataFrame(x, columns=list("abc")).assign(d=np.where(x[:, 0] > 0, "up", "down"))
+    options = {"sample_weight": np.arange(40.0), "groups": np.arange(40) // 4}
+    model = small(epochs=2).fit(frame, y, eval_set=[(frame[:10], y[:10])], **options)
+    assert model.predict(frame).shape == (40,)
+
+
+def test_a_validation_part_that_cannot_be_is_refused():
+    x, y = line(20)
+    for wrong, message in [
+        ([], "one pair of samples and labels"),
+        ([(x, y), (x, y)], "one pair of samples and labels"),
+        ([(x, np.stack([y, y], 1))], "the y of eval_set must have the shape of y"),
+        ([(x[:, :2], y)], "2 features, but TabularRegressor is expecting 3"),
+        ([(x, y[:5])], "y must have one entry a sample"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            small(epochs=1).fit(x, y, eval_set=wrong)

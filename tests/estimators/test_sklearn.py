@@ -24,10 +24,12 @@ WEIGHTS_ARE_NOT_COPIES = {
 
 
 @parametrize_with_checks(
-    [TabularRegressor(dim=8, heads=2, layers=1, epochs=12, batch_size=32, learning_rate=0.03)],
+    [TabularRegressor(dim=8, heads=2, layers=1, epochs=2, batch_size=32, learning_rate=0.03)],
     expected_failed_checks=lambda _: WEIGHTS_ARE_NOT_COPIES,
 )
 def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    if check.func.__name__ == "check_regressors_train":  # the one that asks for a good fit
+        estimator.set_params(epochs=12)
     check(estimator)
 
 
@@ -58,7 +60,7 @@ def test_cross_validation_with_groups():
 def test_a_grid_search_in_two_processes():
     x, y = line(40)
     bags = list(np.random.default_rng(0).normal(size=(40, 3, 3)))
-    for model, data in ((small(epochs=2), x), (BagRegressor(dim=8, epochs=1, random_state=0), bags)):
+    for model, data in ((small(epochs=1), x), (BagRegressor(dim=8, epochs=1, random_state=0), bags)):
         search = GridSearchCV(model, {"learning_rate": np.array([0.001, 0.02])}, cv=2, n_jobs=2).fit(data, y)
         here = clone(model).set_params(**search.best_params_).fit(data, y)
         assert np.array_equal(search.predict(data), here.predict(data))

@@ -7,7 +7,7 @@ import torch
 
 import excora.kernels.attend
 import excora.ragged
-from excora.kernels import closed_form, compiled, function
+from excora.kernels import calls, closed_form, compiled, function
 
 
 @pytest.fixture(params=[1 << 19, 8], ids=["one block", "many blocks"])
@@ -24,7 +24,7 @@ def kind(request, monkeypatch):
         monkeypatch.setattr(module, "fastest", lambda dtype, *_: chosen if dtype == torch.float32 else closed_form)
     threads = torch.get_num_threads()
     if "two" in request.param:
-        monkeypatch.setattr(compiled, "WORTH_SHARING", 0)
+        monkeypatch.setattr(calls, "WORTH_SHARING", 0)
         torch.set_num_threads(2)
     yield chosen
     torch.set_num_threads(threads)

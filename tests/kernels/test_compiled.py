@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from excora.errors import InputError
 from excora.extrapolation import learned_temperature
-from excora.kernels import closed_form, compiled
+from excora.kernels import calls, closed_form, compiled
 from excora.kernels.formulas import Box
 from kernels.samples import problem
 
 
 def test_the_compiled_form_does_not_depend_on_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_SHARING", 0)
+    monkeypatch.setattr(calls, "WORTH_SHARING", 0)
     scores = torch.randn(8), torch.tensor(0.1)
     box = Box(
         torch.randn(5, 50, 8), None, None, scores, learned_temperature, (torch.tensor(0.7), torch.tensor(0.3)), 2.0
@@ -50,3 +51,9 @@ def test_a_law_of_your_own_is_not_compiled():
     assert compiled.knows(learned_temperature)
     assert compiled.knows(None)
     assert not compiled.knows(lambda spread, base: base + spread.square())
+
+
+def test_a_scorer_of_another_width_is_refused():
+    box = Box(torch.randn(2, 3, 4), None, None, (torch.randn(5), torch.zeros(1)), None, ())
+    with pytest.raises(InputError, match="5 weights for elements of width 4"):
+        compiled.forward(box)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from oracles.rows import single, table
 from torch import nn
 
+from excora import BagRegressor
 from excora.data.bags import BagSpec
 from excora.data.table import TableSpec
 from excora.errors import InputError
-from excora.models import models
+from excora.models import Samples, models
 from excora.ragged import Ragged
 
 MODEL = models["pool"]
@@ -69,3 +73,64 @@ def test_heads_must_divide_the_width_of_a_table_and_bags_have_none():
 def test_bags_are_scaled_in_one_way():
     assert MODEL.prepares(MODEL.Options()) == {}
     assert MODEL.prepares(MODEL.Options(scaling="quantile")) == {"scaling": "quantile"}
+
+
+def test_heads_and_moments_widen_what_the_head_reads():
+    elements = {"elements": Ragged(torch.randn(6, 3), torch.tensor([2, 4]))}
+    for options, width in (
+        ({"pool_heads": 2}, 8),
+        ({"pool_heads": 2, "pool_values": "shared"}, 16),
+        ({"moments": "attended+mean+spread"}, 24),
+        ({"moments": "attended+sum+size+number"}, 18),
+        ({"pool_heads": 2, "pool_values": "shared", "moments": "attended+mean"}, 24),
+    ):
+        network = MODEL.network(BAGS, MODEL.Options(dim=8, **options), {"elements": 3.0})
+        assert network.head.in_features == width
+        assert network(elements).prediction.shape == (2, 2)
+        deep = MODEL.network(BAGS, MODEL.Options(dim=8, head=1, **options), {"elements": 3.0})
+        assert (deep.head[0].in_features, deep.head[-1].in_features) == (width, 8)
+
+
+def test_the_usual_number_of_elements_is_that_of_training_and_only_where_it_matters():
+    lengths = [2, 4, 6, 50]
+    samples = Samples(SimpleNamespace(sizes=np.array(lengths)), np.zeros((4, 2), np.float32), np.arange(3))
+    network, _ = MODEL.build(BAGS, samples, MODEL.Options(moments="attended+number"), seed=0)
+    assert network.learned == {"elements": 4.0}
+    assert network.pool.usual == 4.0
+    plain, _ = MODEL.build(BAGS, samples, MODEL.Options(moments="attended+mean"), seed=0)
+    assert plain.learned == {}
+
+
+@pytest.mark.parametrize(
+    "learned", [{}, {"elements": 0.0}, {"elements": float("nan")}, {"elements": "3"}, [], {"a": 2.0}]
+)
+def test_a_usual_number_that_is_none_is_refused(learned):
+    options = MODEL.Options(moments="attended+sum")
+    with pytest.raises(InputError, match="must be elements, a mean number"):
+        MODEL.check_learned(learned, BAGS, options, dict.fromkeys("abc"))
+    MODEL.check_learned({"elements": 2.5}, BAGS, options, dict.fromkeys("abc"))
+    with pytest.raises(InputError, match="must be nothing"):
+        MODEL.check_learned({"elements": 2.5}, BAGS, MODEL.Options(), dict.fromkeys("abc"))
+
+
+def test_heads_that_a_pool_does_not_have_or_that_do_not_divide_are_refused():
+    with pytest.raises(InputError, match=r"pool 'mean' has one head, got pool_heads 2: take one of .*softmax"):
+        MODEL.Options(pool="mean", pool_heads=2)
+    with pytest.raises(InputError, match="pool_heads must divide the width of the elements, got 5 and 64"):
+        MODEL.check(BAGS, MODEL.Options(pool_heads=5))
+    with pytest.raises(InputError, match="got 2 and 3"):
+        MODEL.check(BAGS, MODEL.Options(pool_heads=2, layers=0))
+    MODEL.check(BAGS, MODEL.Options(pool_heads=2, layers=0, pool_values="shared"))
+    with pytest.raises(InputError, match="joined by"):
+        MODEL.Options(moments="mean")
+
+
+def test_a_count_that_no_mean_can_see_is_learned_from_the_number_of_elements():
+    rng = np.random.default_rng(0)
+    bags = [np.ones((n, 1)) + 0.01 * rng.normal(size=(n, 1)) for n in rng.integers(1, 12, 90)]
+    y = np.array([len(bag) for bag in bags], float)
+    fit = {"dim": 8, "epochs": 30, "batch_size": 8, "learning_rate": 1e-2, "random_state": 0}
+    blind = BagRegressor(**fit).fit(bags, y).score(bags, y)
+    seeing = BagRegressor(**fit, moments="attended+number").fit(bags, y).score(bags, y)
+    assert blind < 0.5
+    assert seeing > 0.95

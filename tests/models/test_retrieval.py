@@ -19,6 +19,7 @@ from excora.models import Samples, models
 from excora.models.files import restore
 from excora.models.parts import retrieval
 from excora.settings import Machine, Recipe, Setup
+from excora.stats.ridge import left_out_ridge
 from excora.training import train
 from excora.training.batches import Rows
 from excora.training.evaluation import answers
@@ -214,3 +215,54 @@ def test_damaged_descriptions_and_rows_are_refused(described, data):
     learned, tensors = damage(network.learned, network.state_dict(), data)
     with pytest.raises(InputError):
         restore("retrieval", spec, options, learned, tensors)
+
+
+def test_on_a_ridge_start_rows_carry_what_the_ridge_leaves_and_training_rows_a_prediction_without_themselves():
+    spec, rows, target = wavy(120)
+    target = target + 3 * rows.read(np.arange(120))["numeric"][:, :1].numpy()
+    network, features = built(spec, rows, target, np.arange(90), dim=8, residual="ridge", metric="plain")
+    x = network.columns(rows.read(np.arange(120)))
+    known = left_out_ridge(x[:90].double().numpy(), target[:90].astype(np.float64))
+    np.testing.assert_allclose(features.start[:90], known.left_out, atol=1e-4)
+    np.testing.assert_allclose(features.start[90:], known.line(x[90:].double().numpy()), atol=1e-4)
+    restored = features.start[:90] + network.start.scale * network.context_labels
+    np.testing.assert_allclose(restored, target[:90], atol=1e-4)
+    again = network.look_up(rows)
+    np.testing.assert_allclose(again.start, known.line(x.double().numpy()), atol=1e-4)  # asked as new rows
+    assert network.monitored is None
+    with torch.no_grad():
+        network.head.outer.weight.zero_()
+        network.head.label_weight.zero_()
+    batch = features.read(np.arange(120))
+    torch.testing.assert_close(network.eval()(batch).prediction, features.start)  # nothing added: the ridge itself
+
+
+def test_a_ridge_start_is_stored_and_moves_with_new_rows():
+    spec, rows, target = wavy(100)
+    options = {"dim": 8, "residual": "ridge", "metric": "plain"}
+    network, features = built(spec, rows, target, np.arange(80), **options)
+    choices = MODEL.Options(**options)
+    again = restore("retrieval", spec, choices, network.learned, network.state_dict())
+    batch = features.read(np.arange(80, 100))
+    assert torch.equal(again(batch).prediction, network.eval()(batch).prediction)
+    broken = {**network.state_dict(), "start.weight": torch.full_like(network.start.weight, torch.nan)}
+    with pytest.raises(InputError, match=r"damaged in start\.weight"):
+        restore("retrieval", spec, choices, network.learned, broken)
+    moved, other = MODEL.go_on(network, spec, Samples(rows, target, np.arange(40, 100)), choices)
+    assert not torch.equal(moved.start.weight, network.start.weight)
+    assert torch.equal(moved.head.inner.weight, network.head.inner.weight)
+    copies = Samples(rows, target, np.arange(80), origin=np.concatenate([np.arange(80), np.arange(20)]))
+    _, doubled = MODEL.build(spec, copies, choices, seed=0)
+    assert torch.equal(doubled.start[80:], doubled.start[:20])
+    assert len(other.start) == 100
+
+
+@pytest.mark.parametrize("pool", ["local-linear", "kriging"])
+def test_pools_of_elements_with_keys_read_the_networks_own(pool):
+    spec, rows, target = wavy(80)
+    network, features = built(spec, rows, target, np.arange(60), dim=8, pool=pool)
+    assert network.pool.varying.keys.given == 32
+    assert not [name for name, _ in network.pool.varying.named_parameters() if name.startswith("keys.")]
+    pooled = network.eval()(features.read(np.arange(60, 80))).pooled["neighbours"]
+    torch.testing.assert_close(pooled.effective.sum(1), torch.ones(20))
+    assert (pooled.effective < 0).any()

@@ -28,6 +28,6 @@ def test_probe_is_the_oracle_and_tells_signal_from_noise() -> None:
     assert probe_correlation(table)["probe_gain"] > 0.25
     assert probe_correlation(table | {"target": mean[:, :1] + 2 * noise})["probe_gain"] < 0.02
     few = {name: column[:30] for name, column in table.items()}
-    assert probe_correlation(few) == {"probe_pcc": None, "probe_gain": None}
+    assert probe_correlation(few) == {"probe_pcc": None, "probe_gain": None, "probe_error": None}
     wide = table | {"value": torch.cat([value, torch.zeros(n, 500)], 1)}
     assert probe_correlation(wide)["probe_pcc"] > 0.99

@@ -98,6 +98,8 @@ def equal_models(
     luck: float = 0.0,
     better: float = 0.0,
     hold_out: float | None = None,
+    tails: float | None = None,
+    lucky: int | None = None,
 ) -> World:
     """Models of one expected correlation ``pcc``, the last one ``better`` by that much.
 
@@ -105,19 +107,22 @@ def equal_models(
     ``luck``: standard deviation of a training's own correlation. Of ``groups``, a third of the error is common to each.
     ``hold_out``: each seed is one training, and tests that share of the samples, or of the groups; of time-ordered ones
     the last.
+    ``tails``: target and errors have Student's distribution of so many degrees of freedom. ``lucky``: only that model
+    has luck.
     ``lag``: time-ordered, folds are stretches, and target and errors of neighbours have this correlation.
     """
-    y = generator.normal(size=n) if lag is None else _smooth(generator.normal(size=(1, n)), lag)[0]
+    y = _normal(generator, (1, n), tails)[0]
+    y = y if lag is None else _smooth(y[None], lag)[0]
     group = None if groups is None else generator.integers(0, groups, n)
 
     def noise(count: int) -> np.ndarray:
-        rows = generator.normal(size=(count, n))
+        rows = _normal(generator, (count, n), tails)
         if group is None:
             return rows if lag is None else _smooth(rows, lag)
         return np.sqrt(2 / 3) * rows + np.sqrt(1 / 3) * generator.normal(size=(count, groups))[:, group]
 
     fixed = np.sqrt(shared) * noise(1) + np.sqrt(1 - shared) * noise(models)
-    error = np.sqrt(1 - unstable) * fixed + np.sqrt(unstable) * generator.normal(size=(seeds, models, n))
+    error = np.sqrt(1 - unstable) * fixed + np.sqrt(unstable) * _normal(generator, (seeds, models, n), tails)
     if lag is not None:
         fold = np.tile(np.arange(n) * folds // n, (seeds, 1))
     elif group is None:
@@ -126,7 +131,8 @@ def equal_models(
         fold = np.stack([(generator.permutation(groups) % folds)[group] for _ in range(seeds)])
     if hold_out is not None:
         fold, folds = np.zeros_like(fold), 1
-    quality = pcc + luck * generator.normal(size=(seeds, models, folds))
+    quality = luck * generator.normal(size=(seeds, models, folds))
+    quality = pcc + quality * (1.0 if lucky is None else (np.arange(models) == lucky)[:, None])
     quality[:, -1] += better
     quality = np.clip(quality, -0.99, 0.99)
     each = np.stack([quality[s][:, fold[s]] for s in range(seeds)])
@@ -134,6 +140,11 @@ def equal_models(
     time = None if lag is None else np.arange(float(n))
     tested = None if hold_out is None else _held_out(generator, hold_out, seeds, time, group, n)
     return World(prediction, y[:, None], fold, group, time, tested)
+
+
+def _normal(generator: np.random.Generator, size: tuple[int, ...], tails: float | None) -> np.ndarray:
+    """Of variance 1; with tails Student's."""
+    return generator.normal(size=size) if tails is None else generator.standard_t(tails, size) * np.sqrt(1 - 2 / tails)
 
 
 def _held_out(generator, share: float, seeds: int, time, group, n: int) -> np.ndarray:

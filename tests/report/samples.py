@@ -75,7 +75,7 @@ def write_comparison(folder: Path, *, names: dict[str, str] | None = None, seed:
             if model not in ("softmax", against):
                 difference, width = pcc[model] - pcc[against], rng.uniform(0.014, 0.02)
                 low, high = difference - width, difference + 1.1 * width
-                word = "better" if low > 0 else "worse" if high < 0 else "no difference"
+                word = "better" if low > 0 else "worse" if high < 0 else "cannot tell"
                 pairs.append({"model": model, "against": against, "difference": difference, "low": low, "high": high,
                               "verdict": word})  # fmt: skip
     content = {

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from excora.errors import InputError
-from excora.stats.ridge import PENALTIES, RidgePath, left_out_ridge
+from excora.stats.ridge import PENALTIES, LeftOutGroups, RidgePath, left_out_ridge, standardised_ridge
 
 SHAPES = [(30, 4), (12, 40), (9, 9)]
 
@@ -84,3 +84,41 @@ def test_constant_columns_and_labels():
 def test_shapes_are_checked():
     with pytest.raises(InputError, match=r"features \(n, p\)"):
         left_out_ridge(np.zeros((3, 2)), np.zeros(3))
+
+
+def test_groups_are_left_out_whole():
+    x, y, weight = _data(24, 3)
+    group = np.repeat(list("abcdef"), 4)
+    found = LeftOutGroups(x, y, weight, group).left_out(2.5)
+    for name in "abcdef":
+        rest = group != name
+        peer = _peer(x[rest], y[rest], weight[rest], 2.5)
+        np.testing.assert_allclose(found[~rest], peer.predict(x[~rest]), rtol=1e-7)
+
+
+def test_many_groups_share_ten_folds_and_one_group_is_left_out_sample_by_sample():
+    x, y, _ = _data(48, 3)
+    assert len(LeftOutGroups(x, y, None, np.arange(24).repeat(2)).folds) == 10
+    one = left_out_ridge(x, y, group=np.zeros(48))
+    np.testing.assert_array_equal(one.left_out, left_out_ridge(x, y).left_out)
+
+
+def test_rows_of_a_group_that_repeat_each_other_ask_for_a_stronger_penalty():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(12, 30)).repeat(6, 0) + 0.01 * rng.normal(size=(72, 30))
+    y = rng.normal(size=(12, 1)).repeat(6, 0)  # of the group, not of x
+    alone, apart = left_out_ridge(x, y), left_out_ridge(x, y, group=np.arange(12).repeat(6))
+    assert apart.penalty[0] > 10 * alone.penalty[0]
+
+
+def test_standardised_ridge_reads_columns_as_they_are():
+    x, y, weight = _data(30, 4)
+    x[:, 2] = 7.0  # never changes
+    found = standardised_ridge(x, y, weight)
+    moved = standardised_ridge(x * [1e-3, 1.0, 5.0, 1e4] + 9, y, weight)
+    np.testing.assert_allclose(found.left_out, moved.left_out, rtol=1e-8)
+    np.testing.assert_allclose(found.line.predict(x), moved.line.predict(x * [1e-3, 1.0, 5.0, 1e4] + 9), rtol=1e-8)
+    assert not found.line.coefficient[2].any()
+    z = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1)
+    for t, alpha in enumerate(found.penalty):
+        np.testing.assert_allclose(found.line.predict(x)[:, t], _peer(z, y, weight, alpha).predict(z)[:, t], rtol=1e-8)

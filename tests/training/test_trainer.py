@@ -6,14 +6,16 @@ import csv
 
 import numpy as np
 import pytest
+import samples_data
 import torch
 from oracles.rows import plain_rows
 
 from excora.data.splits import Split
 from excora.data.table import TableSpec
 from excora.errors import ExcoraError, InputError
-from excora.settings import Machine, Settings
+from excora.settings import Settings
 from excora.training import train
+from excora.training.building import build
 from training.samples import PARTS, TINY, Data, far, prepared, run
 
 ALL = PARTS._replace(train=np.arange(60), validation=np.arange(0))
@@ -112,7 +114,6 @@ def test_dropout_is_the_same_every_time_and_seeds_differ(data):
         ({"weight": np.repeat([1, 0], [43, 27]).astype(np.float32)}, "validation part must hold some weight"),
         ({"split": Split(np.arange(5), np.arange(4, 9), np.arange(0))}, "must not share samples"),
         ({"split": Split(np.arange(5), np.arange(5, 6), np.arange(0))}, "validation part must hold at least 2"),
-        ({"machine": Machine(accelerator="nonsense")}, "accelerator 'nonsense'.*do not go together"),
     ],
 )
 def test_wrong_input_is_named(data, change, message):
@@ -171,3 +172,54 @@ def test_without_validation_a_run_that_diverges_says_so(data, monkeypatch):
 def test_one_sample_is_no_validation_part(data):
     with pytest.raises(InputError, match="validation part must hold at least 2"):
         run(data, PLAIN, PARTS._replace(validation=PARTS.validation[:1]))
+
+
+def started(settings, **options):
+    """A run that starts from a ridge, on a table."""
+    dataset = samples_data.table()
+    setup = settings.replace(start="ridge").settled("table", len(PARTS.train))
+    built = build(dataset, PARTS.train, setup, validation=PARTS.validation)
+    arguments = (built.network, built.features, built.target, PARTS, setup.recipe, setup.machine)
+    return built, train(*arguments, progress=False, **options)
+
+
+def test_a_harmful_training_keeps_the_ridge_it_started_from():
+    built, training = started(TINY.replace(learning_rate=0.3))
+    assert training.best_epoch == -1
+    assert training.epochs == 3
+    start = built.network.linear_start
+    inputs = built.features.read(PARTS.validation)
+    assert torch.equal(training.network(inputs).prediction, start(inputs))
+    assert all(row["validation_criterion"] > training.start["validation_criterion"] for row in training.rows)
+
+
+def test_an_epoch_that_improves_on_the_ridge_is_kept():
+    built, training = started(TINY.replace(epochs=8))
+    assert training.best_epoch >= 0
+    best = training.rows[training.best_epoch]["validation_criterion"]
+    assert best < training.start["validation_criterion"]
+    prediction = built.network.linear_start(built.features.read(PARTS.validation)).double().numpy()
+    error = np.square(prediction - built.target[PARTS.validation]).mean()
+    assert training.start["validation_mse"] == pytest.approx(error)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3])
+def test_a_run_from_a_ridge_goes_on_to_the_last_bit(tmp_path, rate):
+    settings = TINY.replace(learning_rate=rate)
+    _, whole = started(settings)
+    started(settings.replace(epochs=1), folder=tmp_path)
+    _, resumed = started(settings, folder=tmp_path, resume=True)
+    assert far(whole, resumed) == 0
+    assert (resumed.rows, resumed.start, resumed.best_epoch) == (whole.rows, whole.start, whole.best_epoch)
+
+
+def test_patience_is_with_epochs_not_with_the_ridge():
+    _, training = started(TINY.replace(learning_rate=0.3, epochs=9, patience=2))
+    best = min(range(training.epochs), key=lambda k: training.rows[k]["validation_criterion"])
+    assert training.stopped == "patience"
+    assert training.epochs == best + 3
+
+
+def test_a_run_from_a_ridge_that_diverges_at_once_is_the_ridge():
+    _, training = started(TINY.replace(learning_rate=1e30))
+    assert (training.stopped, training.best_epoch) == ("diverged", -1)

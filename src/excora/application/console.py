@@ -29,9 +29,7 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
     rows = []
     for part in ("validation", "test"):
         for name, score in results[part].items():
-            interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
-            cells = (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
-            rows.append((name, part, str(results["counts"][part]), *cells))
+            rows.append((name, part, str(results["counts"][part]), *_cells(score)))
     verdict = results["verdict"]
     pool = getattr(run.setup.options, "pool", None)
     model = f"model {run.setup.model}{'' if pool is None else f' with pool {pool}'}: "
@@ -39,24 +37,40 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
     if results["stopped"] == "fitted":
         limit = getattr(run.setup.options, "seconds", None)
         epoch = f"fitted in {results['seconds']:.0f} s" + ("" if limit is None else f" (budget {limit:.0f} s)")
-    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *results["notes"]]
+    lines = [model + epoch + _ENDS.get(results["stopped"], ""), *_baselines(results), *results["notes"]]
     lines += [f"{verdict['name']}: {verdict['sentence']}", f"next: {verdict['advice']}"]
     lines.append(f"report: {run.path / 'report.html'}")
     if run.state == "interrupted":
         lines.append(f"to go on: {run.config['rerun']} --resume")
-    header = ("target", "part", "samples", "PCC", "95 % interval", "MSE", "MAE")
-    return Group(table(rows, header), *map(Text, lines))
+    return Group(table(rows, ("target", "part", "samples", *SCORES)), *map(Text, lines))
+
+
+SCORES = ("PCC", "95 % interval", "MSE", "MAE")
+
+
+def _cells(score: dict[str, Any]) -> tuple[str, ...]:
+    interval = f"{_number(score['low'])} to {_number(score['high'])}" if "low" in score else ""
+    return (_number(score["pcc"]), interval, f"{score['mse']:.4g}", f"{score['mae']:.4g}")
+
+
+def _baselines(results: dict[str, Any]) -> list[str]:
+    """What simple models reach on the same split; nothing for runs that were not asked."""
+    found = []
+    for one in results.get("baselines", ()):
+        parts = [f"{part} PCC {_number(one[part]['pcc'])}" for part in ("validation", "test") if part in one]
+        found.append(f"{one['name']} on the same split: {', '.join(parts)}")
+    return found
 
 
 _ENDS = {
     "patience": ", then no better one",
-    "interrupted": "; interrupted, these are the figures of what was reached",
+    "interrupted": "; interrupted: scores of the best epoch so far on validation, the test part waits for the end",
     "diverged": ", then it diverged",
 }
 
 
 def _number(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    return "undefined" if value is None or value != value else f"{value:.3f}"  # noqa: PLR0124 (NaN)
 
 
 def summary_of(predictions: Predictions) -> Any:
@@ -68,4 +82,10 @@ def summary_of(predictions: Predictions) -> Any:
     first = frame.head(5).itertuples(index=False)
     rows = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in first]
     shown = table(rows, [str(name) for name in frame.columns])
-    return Group(shown, Text(f"{len(frame)} predictions"), *map(Text, predictions.notes))
+    more: list[Any] = [Text(f"{len(frame):,} predictions")]
+    if predictions.scores:
+        labels = [f"{frame[name].notna().sum():,}" for name in frame if str(name).partition(":")[0] == "target"]
+        every = zip(predictions.scores.items(), labels, strict=True)
+        scored = [(name, count, *_cells(score)) for (name, score), count in every]
+        more.append(table(scored, ("target", "labels", *SCORES)))
+    return Group(shown, *more, *map(Text, predictions.notes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shlex
@@ -12,19 +13,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from excora.application.folder import check_room, claim, versions
+from excora.application.lock import locked
 from excora.application.results import Evaluation, evaluate
 from excora.application.run import Run
+from excora.application.simple import simple_models
+from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.models.files import write_weights
+from excora.peers.baselines import Baselines
 from excora.report import RunRecord, page_of_run, write_page
 from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
 from excora.training import Training, is_main, train
 from excora.training.building import Built, build
+from excora.training.progress import say
+
+#: Said of a run that had ended and went on with more epochs.
+AGAIN = "the test part had been looked at before this run went on: choose between the two by validation alone"
 
 
 class Job(NamedTuple):
@@ -46,6 +55,7 @@ def fit(
     validation: float = 0.2,
     test: float = 0.2,
     progress: bool = True,
+    baselines: bool = True,
     **roles: Any,
 ) -> Run:
     """Train on a file (or a :class:`Dataset`), look at the test part once, and write the run folder ``output``.
@@ -53,10 +63,11 @@ def fit(
     ``target`` and ``roles`` (group, time, weight, bag, labels, id, drop) say what the columns are, as for
     :func:`excora.data.reading.read`. A label may be missing: a row with one of two targets trains on that one.
     ``resume`` goes on with the run in ``output``, whose data and settings must be the same (``epochs`` and ``patience``
-    may have grown), and starts one if there is none.
+    may have grown), and starts one if there is none. ``baselines``: ridge and LightGBM on the same split beside it.
 
-    Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"``. On several devices every process
-    returns; the one that writes and should print has ``run.writes``.
+    Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"`` and scores of validation alone: the test
+    part is for the run that has ended. A folder that another process is writing to is an :class:`InputError` that names
+    it. On several devices every process returns; the one that writes and should print has ``run.writes``.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -64,27 +75,52 @@ def fit(
     >>> run = fit(folder / "a.csv", target="y", output=folder / "run", settings=Settings(dim=8, epochs=2))
     >>> run.state, run.results["counts"], sorted(run.results["test"]["y"])
     ('finished', {'train': 36, 'validation': 12, 'test': 12}, ['high', 'low', 'mae', 'mse', 'pcc'])
+    >>> run.results["baselines"][0]["name"], sorted(run.results["baselines"][0]["test"])
+    ('ridge', ['mse', 'pcc'])
     >>> from excora import predict
     >>> predict(folder / "run", folder / "a.csv").frame.columns.tolist()
-    ['id', 'prediction', 'outside']
+    ['id', 'target', 'prediction', 'outside']
     """
-    folder, given, writes = Path(output), Roles.of(target=target, **roles), is_main()
+    given, writes = Roles.of(target=target, **roles), is_main()
+    with locked(Path(output)) if writes else contextlib.nullcontext():
+        shares = {"validation": validation, "test": test}
+        return _fit(
+            data, Path(output), given, settings, shares,
+            resume=resume, progress=progress, baselines=baselines, writes=writes,
+        )  # fmt: skip
+
+
+def _fit(
+    data: str | Path | Dataset, folder: Path, given: Roles, settings: Settings | None, shares: dict[str, float], *,
+    resume: bool, progress: bool, baselines: bool, writes: bool,
+) -> Run:  # fmt: skip
+    """:func:`fit` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume) if writes else False
+    tell = say if progress and writes else _silent
+    tell("preparing the data" if isinstance(data, Dataset) else f"reading {data}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
-    job = _job(dataset, validation, test, Settings() if settings is None else settings)
+    tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
+    job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
-    config = _config(path, given, job, {"validation": validation, "test": test}, folder)
+    config = _config(path, given, job, shares, folder)
+    if not baselines:
+        config["rerun"] += " --no-baselines"
     if there:
         before = read_json(folder / "config.json")
         _check_same(folder, before, config)
         if before.get("state") == "finished" and before.get("settings") == config["settings"]:
             return Run.load(folder)
+        if looked := int(before.get("state") == "finished") + int(before.get("looked", 0)):
+            config |= {"looked": looked}
+    counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), job.split, strict=True)]
+    tell(f"model {job.setup.model}, samples: {', '.join(counts)}")
     if writes:
         samples = len(job.split.validation) + len(job.split.test)
         check_room(folder, job.built.network, samples=samples, averaged=job.setup.recipe.average > 0)
         write_json(folder / "preparation.json", job.built.preparation.to_dict())
         write_json(folder / "config.json", config)
     try:
+        simple = simple_models(*job, progress=progress) if baselines and writes else None
         training = train(
             job.built.network, job.built.features, job.built.target, job.split, job.setup.recipe, job.setup.machine,
             weight=None if dataset.weight is None else dataset.weight.astype(np.float32),
@@ -96,7 +132,11 @@ def fit(
         raise
     if not writes:
         return Run(folder, config, job.setup, job.built.preparation, training.network, {}, writes=False)
-    return _finish(folder, config, training, job)
+    return _finish(folder, config, training, job, simple)
+
+
+def _silent(line: str) -> None:
+    """Where nobody wants to know."""
 
 
 def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
@@ -105,13 +145,21 @@ def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -
     seed = settings.named.get("seed", 0)
     parts = split(dataset, validation=validation, test=test, seed=seed)
     setup = settings.settled(dataset.kind, len(parts.train))
-    return Job(dataset, parts, setup, build(dataset, parts.train, setup))
+    return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
 
 
-def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job) -> Run:
+def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job, simple: Baselines | None) -> Run:
     """Weights, figures and report; the state is written last."""
     write_weights(folder / "weights.safetensors", training.network)
-    found = evaluate(training, job.dataset, job.split, job.setup, job.built)
+    # What simple models reach is evidence for the verdict; their test part, too, waits for the end of the run.
+    parts = {"validation": job.split.validation} | (
+        {} if training.stopped == "interrupted" else {"test": job.split.test}
+    )
+    peers = [] if simple is None else simple.records(parts)
+    found = evaluate(training, job.dataset, job.split, job.setup, job.built, peers=peers)
+    found.results["notes"].extend([] if simple is None else simple.notes)
+    if config.get("looked"):
+        found.results["notes"].append(AGAIN)
     found.write(folder)
     config = config | {"state": "interrupted" if training.stopped == "interrupted" else "finished"}
     write_json(folder / "config.json", config)

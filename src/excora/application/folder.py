@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from excora.application import lock
 from excora.errors import InputError
 from excora.models import Network
 
@@ -18,14 +19,14 @@ def claim(folder: Path, *, resume: bool) -> bool:
     """Make the folder, sure that it can be written and is nobody else's; True if there is a run in it to resume."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        there = any(folder.iterdir())
+        there = any(path.name != lock.NAME for path in folder.iterdir())
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise InputError(f"{folder}: the run folder cannot be written: {error.strerror}; give another one") from None
     if there and not resume:
         raise InputError(
-            f"{folder}: the run folder is not empty; give another one, or resume the run in it (--resume, resume=True)"
+            f"{folder}: the run folder is not empty; give another one, or go on with the run in it by resume="
         )
     if there and not (folder / "config.json").exists():
         raise InputError(f"{folder}: there is no config.json, so there is no run to resume here; give another folder")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from excora.application.results import columns, outside_note
 from excora.application.run import Run
+from excora.application.tuning import Tuned, is_tuned, predict_tuned
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.errors import InputError
 from excora.storage import plain, write_atomically
-from excora.training.evaluation import Attention, answers, reach_of
+from excora.training.evaluation import Attention, answers, reach_of, scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
 class Predictions:
     """Predictions on the scale of the labels."""
 
-    frame: pd.DataFrame  #: id, prediction (or prediction:NAME for several targets), lower, upper, outside
+    #: id, target where the data have it, prediction, where asked lower and upper (:NAME each, for several targets), outside
+    frame: pd.DataFrame
     attention: pd.DataFrame | None  #: id, element, weight, effective: a row an element; if it was asked for
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range
+    #: PCC with its interval, MSE and MAE of each target, over the labels that the data have; empty without any.
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def save(self, path: str | Path, attention: str | Path | None = None) -> None:
-        """Write the frame, and where asked the attention, each as .csv or .parquet."""
+    def save(self, path: str | Path, attention: str | Path | None = None, *, overwrite: bool = False) -> None:
+        """Write the frame, and where asked the attention, each as .csv or .parquet; a file that is there is kept."""
+        check_free(path, attention, overwrite=overwrite)
         _save(self.frame, Path(path))
         if attention is not None:
             if self.attention is None:
@@ -41,6 +46,7 @@ class Predictions:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON: the rows by column, and the notes."""
         content: dict[str, Any] = {"predictions": self.frame.to_dict("list"), "notes": list(self.notes)}
+        content |= {"scores": self.scores} if self.scores else {}
         if self.attention is not None:
             content["attention"] = self.attention.astype({"id": str}).to_dict("list")
         found: dict[str, Any] = plain(content)
@@ -54,24 +60,32 @@ class Predictions:
 
 
 def predict(
-    run: Run | str | Path,
+    run: Run | Tuned | str | Path,
     data: str | Path | Dataset,
     *,
     attention: bool = False,
     interval: float | None = None,
     labels: str | Path | None = None,
     id: str | None = None,
+    sep: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
 ) -> Predictions:
     """Predict new data with a trained run; the folder is all it takes.
 
     ``data`` has the layout of the training data, with or without the targets; columns that do not fit are named in a
     :class:`DataError`. ``labels`` is a table that lists the bags of a folder to predict, all of them unless given;
-    ``id`` names the samples if another column than in training does. Memory is bounded by the run's ``max_elements``;
-    ``attention`` adds a row an element of the model's first pool, ``interval`` columns ``lower`` and ``upper`` with
-    this share of all labels between them, for a model that can say ("kriging"). :func:`excora.fit` has an example.
+    ``id`` names the samples if another column than in training does; ``sep``, ``decimal`` and ``encoding`` say how text
+    is written if it is otherwise than in training. Targets that are there are carried over and scored. Memory is
+    bounded by the run's ``max_elements``; ``attention`` adds a row an element of the model's first pool, ``interval``
+    columns ``lower`` and ``upper`` with this share of all labels between them, for a model that can say ("kriging").
+    :func:`excora.fit` has an example.
     """
+    given = {"id": id, "sep": sep, "decimal": decimal, "encoding": encoding}
+    if is_tuned(run):
+        return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data.without_target() if isinstance(data, Dataset) else _read(run, data, labels, id)
+    dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
@@ -86,17 +100,51 @@ def predict(
                 raise InputError(f"the model {run.setup.model!r} has no pool, so there is no attention to write")
             looked.append(next(iter(answer.attention.values())))
     examined = run.preparation.examine(dataset)
-    shown = {"prediction": np.stack(rows)}
+    unscale = run.preparation.unscale
+    standard = np.stack(rows)
+    prediction = unscale(standard)
+    target = dataset.target if dataset.targets == run.preparation.targets else None
+    shown = {} if target is None else {"target": target}
+    shown |= {"prediction": prediction}
     if reach is not None:
-        shown |= {name: shown["prediction"] + sign * reach * np.stack(spread) for name, sign in _ENDS.items()}
+        shown |= {name: unscale(standard + sign * reach * np.stack(spread)) for name, sign in _ENDS.items()}
+    notes = (*dataset.notes, *examined.notes, *outside_note(examined.outside))
     return Predictions(
-        _frame(run, dataset, {name: run.preparation.unscale(x) for name, x in shown.items()}, examined.outside),
+        _frame(run, dataset, shown, examined.outside),
         _attention(dataset, looked, names) if attention else None,
-        (*dataset.notes, *examined.notes, *outside_note(examined.outside)),
+        notes if target is None else (*notes, *_seen(run, data)),
+        {} if target is None else scores(prediction, target, dataset.targets, dataset.group),
     )
 
 
-def _read(run: Run, path: str | Path, labels: str | Path | None, id: str | None) -> Dataset:
+def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | None], *, attention: bool) -> Predictions:
+    """A folder of ``tune`` on new data."""
+    if attention:
+        raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
+    tuned = run if isinstance(run, Tuned) else Tuned.load(run)
+    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, None, given)).without_target()
+    if not len(dataset):
+        raise InputError("there is nothing to predict: the data have no samples")
+    frame, notes = predict_tuned(tuned, dataset)
+    return Predictions(frame, None, notes)
+
+
+def check_free(*paths: str | Path | None, overwrite: bool) -> None:
+    """Refuse to write over a file, unless told to."""
+    there = [path for path in paths if path is not None and Path(path).exists()]
+    if there and not overwrite:
+        raise InputError(f"{there[0]}: this file is there already; give another name, or say overwrite=")
+
+
+def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
+    """That scores are no test, if it is the file of the training."""
+    trained = run.config.get("data", {}).get("path")
+    if isinstance(data, Dataset) or not isinstance(trained, str) or Path(trained).absolute() != Path(data).absolute():
+        return ()
+    return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
+
+
+def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")
@@ -104,7 +152,8 @@ def _read(run: Run, path: str | Path, labels: str | Path | None, id: str | None)
         roles = vars(Roles.from_dict(described))
     except InputError as error:
         raise InputError(f"{run.path / 'config.json'}: {error}") from None
-    return read(path, labelled=False, **(roles | {"labels": labels} | ({} if id is None else {"id": id})))
+    named = {name: value for name, value in given.items() if value is not None}
+    return read(path, labelled=False, **(roles | {"labels": labels} | named))
 
 
 _ENDS = {"lower": -1.0, "upper": 1.0}

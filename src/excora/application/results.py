@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.application.places import Placer, placer
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
 from excora.settings import Setup
+from excora.stats.intervals import Interval
 from excora.storage import plain, write_atomically, write_json
 from excora.training import Training
 from excora.training.building import Built
@@ -30,11 +32,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Validation and test part, looked at once."""
+    """Validation and test part, looked at once; of a run that was interrupted, validation alone."""
 
     results: dict[str, Any]
     frame: pd.DataFrame  #: the predictions
-    attention: dict[str, Any]  #: of the test part, by pool
+    attention: dict[str, Any]  #: of the last part that was looked at, by pool
 
     def write(self, folder: Path) -> None:
         """The three files."""
@@ -43,8 +45,14 @@ class Evaluation:
         write_json(folder / "results.json", self.results)
 
 
-def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built) -> Evaluation:
-    """Look at validation and test part once."""
+def evaluate(
+    training: Training, dataset: Dataset, split: Split, setup: Setup, built: Built,
+    *, peers: Sequence[dict[str, Any]] = (),
+) -> Evaluation:  # fmt: skip
+    """Look at the validation part and, if training has ended, at the test part, once.
+
+    ``peers``: what simple models reach there, for the verdict.
+    """
     import pandas as pd
 
     results: dict[str, Any] = {
@@ -54,22 +62,53 @@ def evaluate(training: Training, dataset: Dataset, split: Split, setup: Setup, b
         "stopped": training.stopped,
         "counts": {name: len(part) for name, part in split._asdict().items()},
     }
-    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in _PARTS}
-    results |= {name: part.scores for name, part in parts.items()}
+    ended = training.stopped != "interrupted"  # until then what the test part says would steer whether to go on
+    looked = _PARTS if ended else _PARTS[:1]
+    parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in looked}
+    results |= {name: parts[name].scores if name in parts else {} for name in _PARTS}
+    seen = {"interval": interval(results["validation"]), "test": interval(results["test"])}
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
-    results["groups"] = {"test": parts["test"].groups}
-    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *parts["test"].notes]
+    last = parts[looked[-1]]
+    results["groups"] = {"test": last.groups if ended else []}
+    results |= {"baselines": list(peers), "start": _start(training, built)}
+    notes = [*dataset.notes, *built.preparation.notes, *training.network.carried(), *last.notes]
+    notes += start_notes(training, built)
     if training.stopped == "diverged":
         notes.append(
             f"training diverged in epoch {training.epochs}: the best epoch before it is kept; lower the learning rate"
         )
-    results |= {"verdict": training.verdict().to_dict(), "notes": notes}
+    results |= {"held": training.held, "verdict": training.verdict(**seen, peers=peers).to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
-    return Evaluation(plain(results), pd.concat(full, ignore_index=True), parts["test"].attention)
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention)
 
 
 _PARTS = ("validation", "test")
+
+
+def _start(training: Training, built: Built) -> dict[str, Any] | None:
+    """What the network started from, why, and how that does on validation, targets standardised."""
+    if built.start is None:
+        return None
+    figures = {} if training.start is None else {name: training.start[f"validation_{name}"] for name in ("pcc", "mse")}
+    return built.start.to_dict() | {"validation": figures}
+
+
+def start_notes(training: Training, built: Built) -> list[str]:
+    """The same in words."""
+    if built.start is None or not built.start.note:
+        return []
+    kept = "no epoch did better on validation than the ridge that the network starts from: it is what predicts"
+    return [built.start.note, *([kept] if training.best_epoch < 0 else [])]
+
+
+def interval(scores: dict[str, dict[str, float]]) -> Interval | None:
+    """PCC and its bounds, means over the targets that have them: no narrower than the interval of the mean."""
+    names = ("pcc", "low", "high")
+    known = [one for one in scores.values() if all(np.isfinite(one.get(name, np.nan)) for name in names)]
+    if not known:
+        return None
+    return Interval(*(float(np.mean([one[name] for one in known])) for name in names), "mean over targets")
 
 
 class Part(NamedTuple):
@@ -93,12 +132,12 @@ def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Se
     prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
     target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
     examined = built.preparation.examine(dataset, index)
-    namer = _namer(network, dataset, built)
+    namer, place = _namer(network, dataset, built), placer(network, dataset, setup, built.features)
     return Part(
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        {pool: _attention(found, prediction, dataset, namer) for pool, found in looked.items()},
+        {pool: _attention(found, prediction, dataset, namer, (place, pool)) for pool, found in looked.items()},
         [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
     )
 
@@ -163,7 +202,9 @@ def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
     return name
 
 
-def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
+def _attention(
+    looked: list[Looked], prediction: Floats, dataset: Dataset, name: Namer, place: tuple[Placer, str]
+) -> dict[str, Any]:
     """Figures of every sample, and the heaviest elements of some, spread over the range of the predictions."""
     order = np.argsort(prediction[:, 0], kind="stable")
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), SHOWN).round().astype(int))
@@ -172,8 +213,17 @@ def _attention(looked: list[Looked], prediction: Floats, dataset: Dataset, name:
         "temperature": [one.temperature for one in looked if one.temperature is not None],
         "effective_elements": [one.effective_elements for one in looked],
         "elements": [one.elements for one in looked],
-        "bags": [_bag(looked[k], prediction[k], dataset, name) for k in order[places[: len(order)]]],
+        "bags": [
+            _bag(looked[k], prediction[k], dataset, name) | _picture(*place, looked[k], number)
+            for number, k in enumerate(order[places[: len(order)]])
+        ],
     }
+
+
+def _picture(place: Placer, pool: str, looked: Looked, number: int) -> dict[str, Any]:
+    """Of every other of these samples, where its elements have a place."""
+    found = None if number % 2 else place(looked.position, pool)
+    return {} if found is None else {"places": found}
 
 
 def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,13 +11,13 @@ try:
     from rich.console import Console
     from rich.text import Text
 
-    from excora.cli.base import new_app
+    from excora.cli.base import as_options, new_app
 except ImportError as error:  # the library alone was installed
     from excora.errors import MissingExtraError
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, validate
+from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, tune, validate
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -25,12 +26,22 @@ TRAINING = ("fit", "compare")
 def application(words: Sequence[str]) -> typer.Typer:
     """The application for this command line; ``words`` without the name of the program."""
     app = new_app()
-    every = demo.demo, fit.fit, predict.predict, compare.compare, validate.validate, diagnose.diagnose, models.models
+    every = (
+        demo.demo,
+        fit.fit,
+        tune.tune,
+        predict.predict,
+        compare.compare,
+        validate.validate,
+        diagnose.diagnose,
+        models.models,
+    )
     for command in every:
         name = command.__name__
         if name in TRAINING:
             called = name in words[:1]
-            app.command(name, help=command.__doc__)(options.settings(command, words) if called else _listed)
+            made = options.brief(options.settings(command, words), words) if called else _listed
+            app.command(name, help=command.__doc__, epilog=options.MORE.format(name))(made)
         else:
             app.command(name)(command)
     app.command(cls=reproduce.Listing)(reproduce.reproduce)
@@ -41,15 +52,23 @@ def _listed() -> None:
     """A command that another word has called: it stands in the list."""
 
 
+def _completed() -> list[str]:
+    """The line that a shell asks to complete, without the name of the program; nothing where it does not ask."""
+    if "_EXCORA_COMPLETE" not in os.environ:
+        return []
+    asked = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")  # bash, and the others
+    return [*asked.split()[1:], "--all"]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """The entry point: errors that Excora raises on purpose are one line, not a traceback."""
     from excora.errors import ExcoraError
 
     words = sys.argv[1:] if words is None else words
     try:
-        application(words)(list(words))
+        application(_completed() or words)(list(words), prog_name="excora")
     except ExcoraError as error:
-        Console(stderr=True, soft_wrap=True).print("[red]error:[/red]", Text(str(error)))
+        Console(stderr=True, soft_wrap=True).print("[red]error:[/red]", Text(as_options(str(error))))
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

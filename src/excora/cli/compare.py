@@ -29,12 +29,16 @@ def compare(
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts; each is the test part once.")] = 5,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: other folds, other starts.")] = 3,
+    margin: Annotated[
+        float, typer.Option(help="A difference in PCC that would not matter: an interval inside is 'no difference'.")
+    ] = 0.02,
     resume: Annotated[bool, typer.Option(help="Go on with a comparison that was stopped.")] = False,
     as_json: Json = False,
 ) -> None:
     """Models, their pools, and what one would use instead (ridge, nearest neighbours, LightGBM), on the same folds.
 
-    Paired intervals say which differences are more than noise.
+    The best model first; paired intervals over all pairs at once say which differences are more than noise, and where
+    one cannot tell.
 
     Examples:
 
@@ -52,6 +56,7 @@ def compare(
         models=None if models is None else [name.strip() for name in models.split(",")],
         folds=folds,
         seeds=seeds,
+        margin=margin,
         settings=settings,
         progress=not as_json,
         resume=resume,

@@ -19,6 +19,9 @@ def diagnose(
     target: Annotated[str, typer.Option(help="Column of the labels.")] = "target",
     epoch: Annotated[str | None, typer.Option(help="Column of the epoch; 'epoch' if there is one.")] = None,
     group: Annotated[str | None, typer.Option(help="Column of the group; 'group' if there is one.")] = None,
+    part: Annotated[
+        str | None, typer.Option(help="Only this part of a file with a column 'part'; else each by itself.")
+    ] = None,
     noise_ceiling: Annotated[float | None, typer.Option(help="The best PCC that label noise allows, if known.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -30,6 +33,8 @@ def diagnose(
 
       excora diagnose predictions.csv
 
+      excora diagnose run/predictions.csv --part test
+
       excora diagnose test.parquet --prediction yhat --target y --group slide
     """
     from excora.diagnosis import diagnose_file
@@ -40,6 +45,7 @@ def diagnose(
         target=target,
         epoch=epoch,
         group=group,
+        part=part,
         noise_ceiling=noise_ceiling,
     )
     if as_json:

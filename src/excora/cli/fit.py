@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from excora.cli import options
-from excora.cli.base import console, echo_json, show
-from excora.cli.options import Data, Json, Test, Validation
+from excora.cli.base import echo_json, show
+from excora.cli.options import Data, Json, Quiet, Test, Validation
 
 
 @options.roles
@@ -21,6 +21,10 @@ def fit(
     validation: Validation = 0.2,
     test: Test = 0.2,
     resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped; the result is the same.")] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Ridge and LightGBM on the same split, beside the model.")
+    ] = True,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train, choose the epoch on validation, look at the test part once, and write the run folder with its report.
@@ -31,11 +35,9 @@ def fit(
 
       excora fit cells.parquet --bag slide --target survival --group patient --output run
 
-      excora fit features/ --labels labels.csv --target y --output run --workers 2
+      excora fit features/ --labels labels.csv --target y --output run
 
       excora fit table.csv --target price --output run --resume
-
-      excora fit table.csv --target price --output run --devices 2 --strategy ddp
     """
     from excora.application import fit as train
 
@@ -46,7 +48,8 @@ def fit(
         validation=validation,
         test=test,
         resume=resume,
-        progress=console.is_terminal and not as_json,
+        baselines=baselines,
+        progress=not (quiet or as_json),
         **roles,
     )
     if not run.writes:  # the other processes of a distributed run
@@ -54,6 +57,6 @@ def fit(
     if as_json:
         echo_json(run.results)
     else:
-        show(run)
+        show(run, quiet=quiet)
     if run.state == "interrupted":
         raise typer.Exit(130)

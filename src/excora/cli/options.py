@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -15,11 +16,19 @@ from excora.data.roles import Roles
 
 Data = Annotated[
     Path,
-    typer.Argument(help="A table (.csv, .tsv, .parquet), a ragged .npz of bags, or a folder with one file a bag."),
+    typer.Argument(
+        help="A table (.csv, .tsv, .parquet, .feather, .xlsx), a ragged .npz of bags, or a folder with one file a bag."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Validation = Annotated[float, typer.Option(help="Share of the samples that choose the epoch.", rich_help_panel="Data")]
 Test = Annotated[float, typer.Option(help="Share of the samples that are looked at once.", rich_help_panel="Data")]
+
+_SAYS = {role.name: role.says for role in Roles.fields()}
+Sep = Annotated[str | None, typer.Option(help=_SAYS["sep"], rich_help_panel="Data")]
+Decimal = Annotated[str | None, typer.Option(help=_SAYS["decimal"], rich_help_panel="Data")]
+Encoding = Annotated[str | None, typer.Option(help=_SAYS["encoding"], rich_help_panel="Data")]
 
 Command = Callable[..., None]
 #: Type, default and typer's description of an option.
@@ -28,6 +37,7 @@ _ROLES: dict[str, tuple[Any, Any]] = {
     "column": (str | None, None),
     "columns": (list[str], []),
     "file": (Path | None, None),
+    "word": (str | None, None),
 }
 
 
@@ -62,6 +72,39 @@ def settings(command: Command, words: Sequence[str]) -> Command:
         for field in dataclasses.fields(record):
             options[field.name] = _option(field, wanted, panel, several=len(chosen) > 1)
     return _gather(command, "settings", options, lambda values: Settings(**values))
+
+
+#: What people need first; the help shows the rest on request.
+FIRST = ("target", "group", "time", "bag", "labels", "drop", "model", "epochs")
+MORE = "Options of a model and its training: excora {0} --model NAME --help. Every option: excora {0} --all --help."
+
+
+def brief(command: Command, words: Sequence[str]) -> Command:
+    """The command with a help of what people need first; all of its options can be given as before.
+
+    With a model in ``words``, its options and those of its training are shown too, with ``--all`` every one.
+    """
+    shown = {"Model", "Training"} if _named(words) != "auto" else set[str]()
+    signature = inspect.signature(command)
+    parameters = []
+    for parameter in signature.parameters.values():
+        kind, extra = parameter.annotation.__origin__, copy.copy(parameter.annotation.__metadata__[0])
+        panel = getattr(extra, "rich_help_panel", None)
+        if panel is not None and parameter.name not in FIRST and panel not in shown and "--all" not in words:
+            extra.hidden = True
+        parameters.append(parameter.replace(annotation=Annotated[kind, extra]))
+    every = typer.Option("--all", help="With --help: show every option.")
+    parameters.append(
+        inspect.Parameter("all_", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, every])
+    )
+
+    @functools.wraps(command)
+    def called(*, all_: bool, **values: Any) -> None:  # noqa: ARG001 (the help has read it)
+        command(**values)
+
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called
 
 
 def _named(words: Sequence[str]) -> str:

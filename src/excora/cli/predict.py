@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from excora.cli.base import echo_json, show
-from excora.cli.options import Data, Json
+from excora.cli.options import Data, Decimal, Encoding, Json, Quiet, Sep
 
 
 def predict(
@@ -25,9 +25,16 @@ def predict(
     id_: Annotated[
         str | None, typer.Option("--id", help="Column that names the samples, if not as in training.")
     ] = None,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over files that are there.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Predict new data with a trained run. Columns that do not fit are named and refused.
+
+    If the data have the target, it is carried over and the scores are printed.
 
     Examples:
 
@@ -38,11 +45,14 @@ def predict(
       excora predict run new_features/ --output predictions.parquet --attention attention.parquet
     """
     from excora.application import predict as apply
+    from excora.application.predicting import check_free
 
-    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, interval=interval)
-    found.save(output, attention)
+    check_free(output, attention, overwrite=overwrite)
+    written = {"sep": sep, "decimal": decimal, "encoding": encoding}
+    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, interval=interval, **written)
+    found.save(output, attention, overwrite=overwrite)
     if as_json:
         echo_json(found.to_dict())
     else:
-        show(found)
-        show(f"written to {output}" + (f" and {attention}" if attention else ""))
+        show(found, quiet=quiet)
+        show(f"written to {output}" + (f" and {attention}" if attention else ""), quiet=quiet)

@@ -8,12 +8,17 @@ from rich.progress import Progress
 
 from excora.cli import options
 from excora.cli.base import console, echo_json, show
-from excora.cli.options import Data, Json, Test, Validation
+from excora.cli.options import Data, Json, Quiet, Test, Validation
 
 
 @options.roles
 def validate(
-    data: Data, roles: dict[str, Any], validation: Validation = 0.2, test: Test = 0.2, as_json: Json = False
+    data: Data,
+    roles: dict[str, Any],
+    validation: Validation = 0.2,
+    test: Test = 0.2,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Check data as training would, and everything at once: files, columns, targets, bags, groups, the split.
 
@@ -25,7 +30,7 @@ def validate(
     """
     from excora.data.validation import validate as check
 
-    with Progress(console=console, transient=True, disable=not console.is_terminal or as_json) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal or as_json or quiet) as progress:
         task = progress.add_task("reading bags", visible=False)
 
         def tell(done: int, total: int) -> None:
@@ -35,4 +40,4 @@ def validate(
     if as_json:
         echo_json(summary.to_dict())
     else:
-        show(summary)
+        show(summary, quiet=quiet)

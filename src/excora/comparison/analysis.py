@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from excora.comparison.entrants import Entrant
 from excora.comparison.records import Record
-from excora.comparison.result import Comparison, Headline, Pair, Row, conclude
+from excora.comparison.result import MARGIN, Comparison, Headline, Pair, Row, conclude
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.stats import paired
 from excora.stats.correlation import Array
+from excora.stats.family import judge
 from excora.stats.intervals import FEW_GROUPS
 from excora.stats.units import sample_units
 from excora.storage import plain
 
 FEW_SAMPLES = 400
+FEW_TRAININGS = 3
 
 
 class OutOfFold:
@@ -57,7 +59,13 @@ def target_scale(target: Array) -> Array:
 
 
 def analyse(
-    dataset: Dataset, pool: OutOfFold, records: Sequence[Record], setup: dict[str, Any], rerun: str
+    dataset: Dataset,
+    pool: OutOfFold,
+    records: Sequence[Record],
+    setup: dict[str, Any],
+    rerun: str,
+    *,
+    margin: float = MARGIN,
 ) -> Comparison:
     """All figures, and what they mean."""
     assert dataset.target is not None
@@ -67,25 +75,21 @@ def analyse(
     prediction, target = pool.prediction[:, :, index] / scale, dataset.target[index] / scale
     seeds = [paired.Predicted(one, target, unit, fold[index]) for one, fold in zip(prediction, pool.fold, strict=True)]
     draws = paired.draw(seeds)
-    pcc, mse = (draws[name].score.mean(0) for name in ("pcc", "mse"))
-    rows = [_row(model, pool.labels, records, float(pcc[k]), float(mse[k])) for k, model in enumerate(pool.models)]
-    reference = _with_pool("softmax", pool.models) or pool.models[0]
-    pairs = _pairs(pool.models, _chosen(pool, pcc, reference), draws)
-    headline = _headline(pool.models, pcc, draws["pcc"])
-    setup = setup | {"samples": len(index), "resampled": noun, "units": int(unit.max()) + 1}
+    figures = {name: draws[name].score.mean(0) for name in ("pcc", "mse")}
+    figures["mae"] = np.nanmean(np.abs(prediction - target), (0, 2)).mean(1)
+    order = np.argsort(-figures["pcc"], kind="stable").tolist()
+    rows = [_row(pool.models[k], pool.labels, records, {n: float(v[k]) for n, v in figures.items()}) for k in order]
+    pairs = _pairs(pool.models, order, draws, margin)
+    setup = setup | {"samples": len(index), "resampled": noun, "units": int(unit.max()) + 1, "margin": margin}
     setup["resamples"] = paired.RESAMPLES
-    focus = _with_pool("eca", pool.models) or headline.best
-    asked = next((pair for pair in pairs if (pair.model, pair.against) == (focus, reference)), None)
-    return Comparison(
-        reference=reference,
-        rows=rows,
-        pairs=pairs,
-        headline=headline,
-        sentence=conclude(pool.labels, asked, headline, float(pcc.max())),
-        notes=_notes(dataset, pool, records, setup),
-        setup=setup,
-        rerun=rerun,
-    )
+    headline = _headline([row.model for row in rows], pairs)
+    found = Comparison(
+        reference=rows[0].model, rows=rows, pairs=pairs, headline=headline, sentence="",
+        notes=_notes(dataset, pool, records, setup), setup=setup, rerun=rerun,
+    )  # fmt: skip
+    eca, softmax = (_with_pool(name, pool.models) for name in ("eca", "softmax"))
+    asked = None if eca is None or softmax is None or headline.best in (eca, softmax) else found.pair(eca, softmax)
+    return dataclasses.replace(found, sentence=conclude(pool.labels, headline, rows[0].pcc, margin, asked))
 
 
 def _with_pool(pool: str, models: Sequence[str]) -> str | None:
@@ -102,66 +106,42 @@ def _units(dataset: Dataset, index: Index) -> tuple[NDArray[np.intp], str]:
     return sample_units(len(index)), "samples"
 
 
-def _row(model: str, labels: dict[str, str], records: Sequence[Record], pcc: float, mse: float) -> Row:
+def _row(model: str, labels: dict[str, str], records: Sequence[Record], figures: dict[str, float]) -> Row:
     mine = sorted((r for r in records if r.model == model), key=lambda r: (r.seed, r.fold))
     runs: list[dict[str, Any]] = [
         {"seed": r.seed, "fold": r.fold, **plain(r.scores._asdict()), "seconds": r.seconds, "details": r.details}
         for r in mine
     ]
-    figures: dict[str, Any] = {}
-    for name in ("pcc", "mse", "mae"):
-        values = [run[name] for run in runs if run[name] is not None]
-        figures[name] = statistics.fmean(values) if values else None
-        figures[f"{name}_sd"] = statistics.stdev(values) if len(values) > 1 else None
-    seconds = statistics.fmean(r.seconds for r in mine)
-    return Row(model=model, label=labels[model], **figures, seconds=seconds, pooled_pcc=pcc, pooled_mse=mse, runs=runs)
+    return Row(
+        model=model, label=labels[model], **figures, seconds=statistics.fmean(r.seconds for r in mine), runs=runs
+    )
 
 
-def _chosen(pool: OutOfFold, pcc: Array, reference: str) -> list[tuple[int, int]]:
-    """Every model against the reference, and against the best of the peers."""
-    models = pool.models
-    peers = [k for k, model in enumerate(models) if model in pool.peers]
-    against = [models.index(reference)] + ([max(peers, key=lambda k: pcc[k])] if peers else [])
-    found: list[tuple[int, int]] = []
-    for other in against:
-        found += [(k, other) for k in range(len(models)) if k != other and (other, k) not in found]
-    return list(dict.fromkeys(found))
+def _pairs(models: list[str], order: list[int], draws: dict[str, paired.Draws], margin: float) -> list[Pair]:
+    """Every pair, the lower against the higher PCC; all are judged at once."""
+    chosen = [(low, high) for place, high in enumerate(order) for low in order[place + 1 :]]
+    bounds = [judge(draws[name], chosen, correlation=name == "pcc") for name in ("pcc", "mse")]
+    return [Pair.of(models[a], models[b], *both, margin) for (a, b), *both in zip(chosen, *bounds, strict=True)]
 
 
-def _pairs(models: list[str], chosen: list[tuple[int, int]], draws: dict[str, paired.Draws]) -> list[Pair]:
-    if not chosen:
-        return []
-    bounds = [paired.pairwise(*paired.errors(draws[name], chosen)) for name in ("pcc", "mse")]
-    return [Pair.of(models[a], models[b], *both) for (a, b), *both in zip(chosen, *bounds, strict=True)]
-
-
-def _headline(models: list[str], pcc: Array, draws: paired.Draws) -> Headline:
-    best = int(pcc.argmax())
-    better: list[str] = []
-    if len(models) > 1:
-        # All pairs, not only those with the best: which one is the best was seen in the same data.
-        chosen = list(itertools.combinations(range(len(models)), 2))
-        bounds = paired.simultaneous(*paired.errors(draws, chosen))
-        for (a, b), bound in zip(chosen, bounds, strict=True):
-            if best in (a, b) and bound.side == (1 if best == a else -1):
-                better.append(models[b if best == a else a])
-    order = sorted(better, key=models.index)
-    tied = [model for model in models if model not in better and model != models[best]]
-    return Headline(best=models[best], better_than=order, tied_with=tied)
+def _headline(models: list[str], pairs: list[Pair]) -> Headline:
+    """``models``: the best first."""
+    words = {pair.model: pair.verdict for pair in pairs if pair.against == models[0]}
+    return Headline(
+        best=models[0],
+        better_than=[name for name, word in words.items() if word == "worse"],
+        tied_with=[name for name, word in words.items() if word != "worse"],
+        equal_to=[name for name, word in words.items() if word == "no difference"],
+    )
 
 
 def _notes(dataset: Dataset, pool: OutOfFold, records: Sequence[Record], setup: dict[str, Any]) -> list[str]:
     notes = list(dataset.notes)
-    if len(pool.models) > 2:
-        notes.append(
-            f"each interval of the table is for its pair alone: among {len(pool.models)} equal models one or the other "
-            f"may look better or worse by chance; the statement about the best model allows for that"
-        )
     folds, units, noun, samples = setup["folds"], setup["units"], setup["resampled"], setup["samples"]
     if len(pool.seeds) == 1:
         notes.append(
             f"one seed: what the luck of a training does is known from {folds} trainings a model only, so intervals "
-            f"are wide; 3 seeds narrow them"
+            f"are {'wide' if folds > FEW_TRAININGS else 'very wide'}; 3 seeds narrow them"
         )
     if noun != "samples" and units < FEW_GROUPS:
         notes.append(f"only {units} {noun} are resampled: intervals are rough")

@@ -16,7 +16,7 @@ from excora.comparison.analysis import OutOfFold, analyse, target_scale
 from excora.comparison.entrants import Entrant, entrants, suited
 from excora.comparison.progress import Finish, watch
 from excora.comparison.records import Record, Store, deciding
-from excora.comparison.result import Comparison
+from excora.comparison.result import MARGIN, Comparison
 from excora.comparison.runs import Fold, run
 from excora.data.dataset import Dataset
 from excora.data.reading import read
@@ -37,6 +37,7 @@ def compare(
     models: Sequence[str] | None = None,
     folds: int = 5,
     seeds: int = 3,
+    margin: float = MARGIN,
     settings: Settings | None = None,
     progress: bool = True,
     resume: bool = False,
@@ -51,9 +52,9 @@ def compare(
     bag, ...), or a Dataset, which has them. Each seed deals the folds anew and starts the networks anew. In a fold all
     models learn from the same training part and are tuned on the same validation part; the test part is predicted once.
 
-    Rows are means over runs. Differences are of scores over all samples of a seed, mean over seeds, with paired
-    bootstrap intervals (:mod:`excora.stats.paired`): plain 95 % for each pair, and for the claim about the best
-    model intervals that hold for all pairs at once.
+    Scores are over all test samples of a seed together, mean over seeds, the best model first. Every pair of models has
+    its difference, an interval, and a verdict; all pairs are judged at once (:mod:`excora.stats.family`). "no
+    difference" means that the interval lies within ``margin`` of 0, "cannot tell" that it does not.
 
     ``output``: a folder for comparison.json, out_of_fold.csv and runs/, a file for each finished run;
     ``resume`` goes on with them, also with more seeds or models. Ctrl-C leaves them in order.
@@ -70,7 +71,7 @@ def compare(
     """
     dataset = _dataset(data, target, roles)
     settings = settings or Settings()
-    _check(dataset, seeds)
+    _check(dataset, seeds, margin)
     who, notes = entrants(models, settings, dataset.kind)
     first = settings.named.get("seed", 0)
     numbers = [first + k for k in range(seeds)]
@@ -85,7 +86,9 @@ def compare(
         pool.add(record)
     given = Roles.of(**({} if isinstance(data, Dataset) else {"target": target, **roles}))
     setup = _setup(data, dataset, given, plan, folds, numbers)
-    found = analyse(dataset, pool, records, setup, _rerun(data, given, output, models, plan, setup))
+    found = analyse(
+        dataset, pool, records, setup, _rerun(data, given, output, models, plan, setup, margin), margin=margin
+    )
     found.notes.extend(notes)
     if output is not None:
         write_atomically(Path(output) / "out_of_fold.csv", _predictions(dataset, pool))
@@ -148,11 +151,13 @@ def _dataset(data: str | Path | Dataset, target: str | Iterable[str], roles: dic
     return data
 
 
-def _check(dataset: Dataset, seeds: int) -> None:
+def _check(dataset: Dataset, seeds: int, margin: float) -> None:
     if dataset.target is None:
         raise InputError("a comparison needs labelled data, and these have no target")
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
+    if not 0 < margin < 2:
+        raise InputError(f"margin must be a difference in PCC above 0 and below 2, got {margin}")
 
 
 def _console() -> Any:
@@ -188,7 +193,7 @@ def _setup(data: Any, dataset: Dataset, roles: Roles, plan: Plan, folds: int, se
 
 
 def _rerun(
-    data: Any, roles: Roles, output: Any, models: Sequence[str] | None, plan: Plan, setup: dict[str, Any]
+    data: Any, roles: Roles, output: Any, models: Sequence[str] | None, plan: Plan, setup: dict[str, Any], margin: float
 ) -> str:
     """The command line; a data set in memory has none."""
     if isinstance(data, Dataset):
@@ -197,6 +202,7 @@ def _rerun(
     if models is not None:
         words += ["--models", ",".join(setup["models"])]
     words += ["--folds", str(setup["folds"]), "--seeds", str(len(setup["seeds"])), "--model", plan.host.model]
+    words += [] if margin == MARGIN else ["--margin", str(margin)]
     for name, value in plan.asked.named.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words + ([] if output is None else ["--output", str(output)]))

@@ -34,7 +34,7 @@ def entrants(names: Sequence[str] | None, settings: Settings, kind: str) -> tupl
     """Those that take part, for samples of this kind, and notes on those that are left out.
 
     ``names``: ``MODEL``, ``MODEL:POOL``, ``POOL`` (within the model of ``settings``), a peer, or ``peer:NAME`` where a
-    pool has its name. None: the pools of that model, and the :data:`USUAL` peers that are installed.
+    pool has its name. None: its usual pools, and the :data:`USUAL` peers that are installed.
     """
     host = settings.model_for(kind)
     if settings.model == "auto" and any(name in pools and name not in peers for name in names or ()):
@@ -44,7 +44,8 @@ def entrants(names: Sequence[str] | None, settings: Settings, kind: str) -> tupl
     if names is None:
         missing = _missing(USUAL)
         notes += [f"{peers[name].label} is left out: {error}" for name, error in missing.items()]
-        names = [*(known or [host.name]), *(name for name in USUAL if name not in missing)]
+        usual = [name for name in known if pools[name].usual]
+        names = [*(usual or [host.name]), *(name for name in USUAL if name not in missing)]
     elif not any(name in known for name in names):
         notes = []
     if not names:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from excora.errors import InputError
+from excora.models import models
 from excora.settings import Machine, Recipe, Setup
 from excora.stats.correlation import Array
 from excora.stats.scores import Scores
@@ -60,9 +61,10 @@ class Store:
             return None
         path = self.parts.path(key)
         try:
-            used, record = dict(content["settings"]), _record(content)
+            used, record = {"start": "none", **content["settings"]}, _record(content)  # as it was until 0.2
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is not a run of a comparison: remove it, and it is computed again") from error
+        used = _defaults(settings) | used  # an option that is younger than the file was at its default
         differ = [f"{k} was {used.get(k)!r} and is {v!r}" for k, v in settings.items() if used.get(k) != v]
         if record.fingerprint != fingerprint:
             differ.append("the data, their roles or the number of folds are others")
@@ -81,6 +83,11 @@ class Store:
         content = dataclasses.asdict(record) | record.scores._asdict() | {"settings": settings}
         del content["scores"]
         self.parts.write(_key(record.model, record.seed, record.fold), plain(content))
+
+
+def _defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Of the model's options; none for a peer."""
+    return models[settings["model"]].Options().to_dict() if settings.get("model") in models else {}
 
 
 def _key(model: str, seed: int, fold: int) -> str:

@@ -12,33 +12,36 @@ from excora.stats.paired import Bounds
 if TYPE_CHECKING:
     import pandas as pd
 
-Verdict = Literal["better", "worse", "no difference"]
+Verdict = Literal["better", "worse", "no difference", "cannot tell"]
+#: Differences in PCC below this are of no interest: an interval inside it on both sides is "no difference".
+MARGIN = 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """A model: mean and standard deviation over runs (seeds x folds), each scored on its own test part.
+    """A model: scores over all test samples of a seed together, mean over seeds. An undefined correlation counts as 0.
 
-    None where undefined: a correlation of constants, the deviation of a single run.
+    ``runs`` has the scores of each (seed, fold) by itself, where an undefined correlation is None.
     """
 
     model: str
     label: str
-    pcc: float | None
-    pcc_sd: float | None
+    pcc: float
     mse: float
-    mse_sd: float | None
     mae: float
-    mae_sd: float | None
     seconds: float  #: mean of a run
-    pooled_pcc: float  #: over all samples of a seed, mean over seeds: what the differences are taken of
-    pooled_mse: float
     runs: list[dict[str, Any]]  #: seed, fold, pcc, mse, mae, seconds, details
+
+    @property
+    def folds(self) -> tuple[float, float] | None:
+        """The lowest and the highest PCC of a run; None if all are undefined."""
+        known = [run["pcc"] for run in self.runs if run["pcc"] is not None]
+        return (min(known), max(known)) if known else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two models: pooled PCC of ``model`` minus that of ``against``, 95 % interval of this pair alone; MSE likewise."""
+    """PCC of ``model`` minus that of ``against``, its interval, and what the steps over all pairs say; MSE likewise."""
 
     model: str
     against: str
@@ -52,34 +55,54 @@ class Pair:
     mse_verdict: Verdict  #: a lower MSE is better
 
     @classmethod
-    def of(cls, model: str, against: str, pcc: Bounds, mse: Bounds) -> Pair:
+    def of(cls, model: str, against: str, pcc: Bounds, mse: Bounds, margin: float) -> Pair:
         """From the intervals of both scores."""
+        mirrored = Bounds(-mse.difference, -mse.high, -mse.low)
         return cls(
             model=model, against=against,
-            difference=pcc.difference, low=pcc.low, high=pcc.high, verdict=_VERDICTS[pcc.side],
-            mse_difference=mse.difference, mse_low=mse.low, mse_high=mse.high, mse_verdict=_VERDICTS[-mse.side],
+            difference=pcc.difference, low=pcc.low, high=pcc.high, verdict=judged(pcc, margin),
+            mse_difference=mse.difference, mse_low=mse.low, mse_high=mse.high, mse_verdict=judged(mirrored, 0.0),
         )  # fmt: skip
 
+    def turned(self) -> Pair:
+        """The same, from the other model's side."""
+        other = {name: -getattr(self, name) for name in ("difference", "mse_difference")}
+        other |= {"low": -self.high, "high": -self.low, "mse_low": -self.mse_high, "mse_high": -self.mse_low}
+        words = {name: _TURNED.get(getattr(self, name), getattr(self, name)) for name in ("verdict", "mse_verdict")}
+        return Pair(model=self.against, against=self.model, **other, **words)
 
-_VERDICTS: dict[int, Verdict] = {1: "better", -1: "worse", 0: "no difference"}
+
+_TURNED: dict[str, Verdict] = {"better": "worse", "worse": "better"}
+
+
+def judged(bounds: Bounds, margin: float) -> Verdict:
+    """In words: which side of 0 the interval is on, or whether it is inside the margin, or that one cannot tell.
+
+    >>> [judged(Bounds(0.0, *ends), 0.02) for ends in ((0.001, 0.01), (-0.3, -0.1), (-0.01, 0.015), (-0.68, 1.26))]
+    ['better', 'worse', 'no difference', 'cannot tell']
+    """
+    if bounds.side:
+        return "better" if bounds.side > 0 else "worse"
+    return "no difference" if -margin < bounds.low and bounds.high < margin else "cannot tell"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Headline:
-    """The model with the highest pooled PCC, and what holds of it with 95 % for all pairs of models at once."""
+    """The model with the highest PCC, and what its pairs with the others say."""
 
     best: str
     better_than: list[str]
-    tied_with: list[str]
+    tied_with: list[str]  #: of which one cannot tell, or
+    equal_to: list[str]  #: from which it does not differ by more than the margin
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The result of :func:`excora.comparison.compare`; ``print`` shows it, :meth:`to_dict` is comparison.json."""
 
-    reference: str
-    rows: list[Row]
-    pairs: list[Pair]
+    reference: str  #: the best model: what the table takes differences from
+    rows: list[Row]  #: the best first
+    pairs: list[Pair]  #: every pair of models once, the lower against the higher PCC
     headline: Headline
     sentence: str
     notes: list[str]
@@ -88,7 +111,7 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """The model with the highest pooled PCC; whether that is more than chance is in :attr:`headline`."""
+        """The model with the highest PCC; whether that is more than chance is in :attr:`headline`."""
         return self.headline.best
 
     def row(self, model: str) -> Row:
@@ -96,16 +119,21 @@ class Comparison:
         return next(row for row in self.rows if row.model == model)
 
     def pair(self, model: str, against: str | None = None) -> Pair | None:
-        """The pair of a model against another (the reference, unless given), if it was looked at."""
+        """A model against another (the best one, unless given); None for a model against itself."""
         against = against or self.reference
-        return next((pair for pair in self.pairs if (pair.model, pair.against) == (model, against)), None)
+        for pair in self.pairs:
+            if (pair.model, pair.against) == (model, against):
+                return pair
+            if (pair.against, pair.model) == (model, against):
+                return pair.turned()
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return dataclasses.asdict(self)
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a table, with the difference to the reference."""
+        """The rows as a table, with the difference to the best."""
         import pandas as pd
 
         lines = []
@@ -118,21 +146,17 @@ class Comparison:
 
     def _table(self) -> list[tuple[str, ...]]:
         """Header and cells."""
-        reference = self.row(self.reference).label
         lines: list[tuple[str, ...]] = [
-            ("model", "PCC", "MSE", "MAE", "seconds", f"PCC - {reference}", "95 % interval", "verdict")
+            ("model", "PCC", "folds", "PCC - best", "95 % interval", "verdict", "MSE", "MAE", "seconds")
         ]
         for row in self.rows:
-            pair = self.pair(row.model)
-            scores = (
-                _spread(row.pcc, row.pcc_sd, "{:.3f}"), _spread(row.mse, row.mse_sd, "{:.4g}"),
-                _spread(row.mae, row.mae_sd, "{:.4g}"), f"{row.seconds:.1f}",
-            )  # fmt: skip
-            if pair is None:
-                lines.append((row.label, *scores, "", "", "reference"))
-            else:
-                between = f"{pair.low:+.3f} to {pair.high:+.3f}"
-                lines.append((row.label, *scores, f"{pair.difference:+.3f}", between, pair.verdict))
+            pair, ends = self.pair(row.model), row.folds
+            spread = "undefined" if ends is None else f"{ends[0]:.3f} to {ends[1]:.3f}"
+            told = ("", "", "best" if len(self.rows) > 1 else "")
+            if pair is not None:
+                told = (f"{pair.difference:+.3f}", f"{pair.low:+.3f} to {pair.high:+.3f}", pair.verdict)
+            scores = f"{row.mse:.4g}", f"{row.mae:.4g}", f"{row.seconds:.1f}"
+            lines.append((row.label, f"{row.pcc:.3f}", spread, *told, *scores))
         return lines
 
     def __str__(self) -> str:
@@ -147,10 +171,15 @@ class Comparison:
             yield Text(str(self))
             return
         header, *lines = self._table()
-        fits = max(map(len, str(self).splitlines()[: len(lines) + 1])) <= options.max_width
-        shown = [k for k in range(len(header)) if fits or header[k] not in ("MAE", "seconds")]
-        styles = {"better": "green", "worse": "red"}
-        rows = [[*(cells[k] for k in shown[:-1]), Text(cells[-1], styles.get(cells[-1], ""))] for cells in lines]
+        widths = [max(map(len, column)) + 2 for column in zip(header, *lines, strict=True)]
+        shown = list(range(len(header)))
+        for name in ("seconds", "MAE", "MSE", "folds"):
+            if sum(widths[k] for k in shown) > options.max_width:
+                shown.remove(header.index(name))
+        styles = {"better": "green", "worse": "red", "best": "bold"}
+        rows = [
+            [Text(cells[k], styles.get(cells[k], "")) if k == _VERDICT else cells[k] for k in shown] for cells in lines
+        ]
         right = {place for place, k in enumerate(shown) if k in _RIGHT}
         made = table(rows, [header[k] for k in shown], right=right)
         made.columns[0].no_wrap = True
@@ -161,38 +190,39 @@ class Comparison:
             yield Text(f"Note: {note}")
 
 
-_RIGHT = range(1, 7)
+_VERDICT = 5
+_RIGHT = {1, 2, 3, 4, 6, 7, 8}
 
 
-def _spread(mean: float | None, deviation: float | None, form: str) -> str:
-    if mean is None:
-        return "undefined"
-    return form.format(mean) + ("" if deviation is None else f" ± {form.replace('.4g', '.2g').format(deviation)}")
-
-
-def conclude(labels: dict[str, str], focus: Pair | None, headline: Headline, pcc: float) -> str:
-    """The conclusion in plain words: the pair one asks about first, then the best model."""
-    names = [labels[model] for model in headline.tied_with]
-    best, count = labels[headline.best], 1 + len(names) + len(headline.better_than)
-    # Of pooled out-of-fold predictions, as the differences: not the mean over folds, which the table shows.
-    found = f"{best} has the highest PCC over all samples ({pcc:.3f})"
-    for_all = f"by intervals that hold for all pairs of the {count} models at once"
+def conclude(labels: dict[str, str], headline: Headline, pcc: float, margin: float, focus: Pair | None) -> str:
+    """The conclusion in plain words: the best model first, then a pair that one asks about, if it is not in it."""
+    best, count = labels[headline.best], 1 + len(headline.better_than) + len(headline.tied_with)
     if count == 1:
-        found = f"{best} has a PCC of {pcc:.3f} over all samples."
-    elif not names:
-        found += f" and is better than {'the other' if count == 2 else f'all {count - 1} others'}, {for_all}."
-    else:
-        found += f", but cannot be told apart from {_listed(names)}, {for_all}."
-    return found if focus is None else f"{_pair_sentence(labels, focus)} {found}"
+        return f"{best} has a PCC of {pcc:.3f}."
+    equal = [labels[name] for name in headline.equal_to]
+    unclear = [labels[name] for name in headline.tied_with if name not in headline.equal_to]
+    beaten = _listed([labels[name] for name in headline.better_than])
+    if not headline.tied_with:
+        beaten = "the other" if count == 2 else f"all {count - 1} others"
+    said = [f"is better than {beaten}"] if beaten else []
+    said += [f"does not differ from {_listed(equal)} by {margin:g} or more"] if equal else []
+    found = f"{best} has the highest PCC, {pcc:.3f}" + "".join(f", and {one}" for one in said)
+    if unclear:
+        found += f"{'; ' if said else ', but '}one cannot tell whether it is better than {_listed(unclear)}"
+    if count > 2:
+        found += f". All {count * (count - 1) // 2} pairs are judged at once, with at most 5 % for a false win"
+    return f"{found}." if focus is None else f"{found}. {_pair_sentence(labels, focus, margin)}"
 
 
-def _pair_sentence(labels: dict[str, str], pair: Pair) -> str:
+def _pair_sentence(labels: dict[str, str], pair: Pair, margin: float) -> str:
     model, against = labels[pair.model], labels[pair.against]
-    figures = f"PCC differs by {pair.difference:+.3f}, 95 % interval {pair.low:+.3f} to {pair.high:+.3f}."
+    figures = f"PCC differs by {pair.difference:+.3f}, interval {pair.low:+.3f} to {pair.high:+.3f}."
+    if pair.verdict == "cannot tell":
+        return f"One cannot tell whether {model} is better than {against}: {figures}"
     if pair.verdict == "no difference":
-        return f"{model} and {against} cannot be told apart here: {figures}"
-    return f"{model} is {pair.verdict} than {against} here: {figures}"
+        return f"{model} and {against} do not differ by {margin:g} or more: {figures}"
+    return f"{model} is {pair.verdict} than {against}: {figures}"
 
 
 def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

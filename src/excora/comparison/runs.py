@@ -97,7 +97,8 @@ def _network(setup: Setup, fold: Fold, seed: int) -> Prediction:
     setup = setup.with_seed(seed)
     weight = None if fold.dataset.weight is None else fold.dataset.weight.astype(np.float32)
     preparation = fold.preparation(models[setup.model].prepares(setup.options))
-    built = build(fold.dataset, fold.split.train, setup, preparation=preparation)
+    split = fold.split
+    built = build(fold.dataset, split.train, setup, validation=split.validation, preparation=preparation)
     nothing = np.full((len(fold.split.test), built.target.shape[1]), np.nan)
     try:
         training = train(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from excora.data.dates import date_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,16 +15,16 @@ if TYPE_CHECKING:
 #: Squares of larger numbers overflow, so no mean or correlation of them exists.
 LARGEST = 1e150
 
-#: The text that counts as a date: ISO 8601, a day with or without a time and an offset from UTC.
-ISO_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
-
-DAY = 86_400e6  # in microseconds
+#: Words that people write where a number is missing, in lower case.
+PLACEHOLDERS = frozenset(
+    "|?|-|--|---|.|..|*|na|n.a.|n/a|#n/a|nan|null|none|nil|missing|unknown|not available".split("|")  # noqa: SIM905
+)
 
 Kind = Literal["number", "category", "date", "empty", "other"]
 
 
 def kind_of(column: pd.Series[Any]) -> Kind:
-    """What a column holds: numbers, categories (text, booleans), dates (a date type, or ISO text), nothing, or neither.
+    """What a column holds: numbers, categories (text, booleans), dates (a type, or text), nothing, or neither.
 
     >>> import pandas as pd
     >>> kind_of(pd.Series(["2024-01-31", None])), kind_of(pd.Series([True, None])), kind_of(pd.Series([1, 2]))
@@ -57,7 +58,7 @@ def _kind_of_objects(filled: pd.Series[Any]) -> Kind:
     if found in ("date", "datetime", "datetime64"):
         return "date"
     if found == "string":
-        return "date" if filled.str.fullmatch(ISO_DATE).all() and moments(filled) is not None else "category"
+        return "category" if date_form(filled) is None else "date"
     if found in ("boolean", "mixed-integer", "mixed") and filled.map(np.isscalar).all():
         return "category"
     return "other"
@@ -82,46 +83,29 @@ def numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
     return found.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def moments(column: pd.Series[Any]) -> NDArray[np.float64] | None:
-    """A column of dates as days since 1970-01-01 UTC, NaN where empty; None if a cell is no date.
-
-    A time without an offset counts as UTC.
+def gaps(column: pd.Series[Any]) -> NDArray[np.bool_] | None:
+    """Where text that is otherwise numbers has a word for "missing"; None where that is not what it is.
 
     >>> import pandas as pd
-    >>> moments(pd.Series(["1970-01-02", None, "1970-01-01T07:00+01:00"])).tolist()
-    [1.0, nan, 0.25]
+    >>> gaps(pd.Series(["1.5", "?", "2", None])).tolist(), gaps(pd.Series(["1", "two"])), gaps(pd.Series(["?", "-"]))
+    ([False, True, False, False], None, None)
     """
     import pandas as pd
 
-    filled = column.dropna()
-    if pd.api.types.infer_dtype(filled) == "string" and not filled.str.fullmatch(ISO_DATE).all():
+    if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
         return None
-    found: NDArray[np.float64] | None
-    try:
-        found = pd.to_datetime(filled, utc=True, format="ISO8601").dt.as_unit("us").astype("int64").to_numpy() / DAY
-    except pd.errors.OutOfBoundsDatetime:  # pandas ends in 2262, and 9999-12-31 is a favourite for "never"
-        found = _slow_moments(filled)
-    except (ValueError, TypeError, OverflowError, AttributeError):
+    values, there = numbers(column), column.notna().to_numpy()
+    words = there & np.isnan(values)
+    if not words.any() or np.isnan(values).all() or not are_gaps(column[words]):
         return None
-    if found is None:
+    if any(isinstance(cell, bool) for cell in column):
         return None
-    days = np.full(len(column), np.nan)
-    days[column.notna().to_numpy()] = found
-    return days
+    return words
 
 
-def _slow_moments(filled: pd.Series[Any]) -> NDArray[np.float64] | None:
-    """The same by Python's own calendar, which knows the years 1 to 9999."""
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    found = np.empty(len(filled))
-    for place, cell in enumerate(filled):
-        try:
-            moment = datetime.fromisoformat(str(cell))
-        except ValueError:
-            return None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        found[place] = (moment - epoch) / timedelta(days=1)
-    return found
+def are_gaps(cells: pd.Series[Any]) -> bool:
+    """Whether all of these cells are words for "missing"."""
+    return all(isinstance(cell, str) and cell.strip().casefold() in PLACEHOLDERS for cell in cells.unique())
 
 
 def texts(column: pd.Series[Any]) -> NDArray[np.object_]:

@@ -27,6 +27,15 @@ class Spec:
     kind: ClassVar[str]
     targets: int
 
+    @property
+    def summary(self) -> int:
+        """Columns of :meth:`summarise`; 0: samples of this kind have none."""
+        return 0
+
+    def summarise(self, inputs: Inputs) -> Tensor:  # noqa: ARG002
+        """A row of plain numbers a sample, (n, summary), finite: what a linear model reads of a batch."""
+        raise InputError(f"samples of the kind {self.kind!r} have no summary that a linear model could read")
+
 
 class Content(Protocol):
     """The samples themselves, without labels and roles: a table, bags, or what another source reads."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from excora.data.delimited import Writing
 from excora.errors import InputError
 
-Kind = Literal["column", "columns", "file"]
+Kind = Literal["column", "columns", "file", "word"]
 
 
 class Role(NamedTuple):
@@ -18,7 +19,9 @@ class Role(NamedTuple):
 
     name: str  #: the keyword of :func:`excora.data.reading.read`, and with two dashes the option of the command line
     says: str  #: in the words of the command line's help
-    kind: Kind  #: who plays it: one column, any number of them, or a file beside the data
+    kind: (
+        Kind  #: who plays it: one column, any number of them, a file beside the data, or a word on how they are written
+    )
     text: bool  #: the characters of its column count as they are: an id of 007 does not become 7
 
 
@@ -42,10 +45,13 @@ class Roles:
     group: str | None = _role("column", "Column of the slide, subject, date: no split cuts a group.", text=True)
     time: str | None = _role("column", "Column that orders the samples: the latest are the test part.")
     weight: str | None = _role("column", "Column of sample weights.")
-    bag: str | None = _role("column", "Long tables: column that says which bag a row belongs to.", text=True)
+    bag: str | None = _role("column", "Column that says which bag a row, or a file of --labels, belongs to.", text=True)
     labels: Path | None = _role("file", "Folders of bags: the table of targets, one row a bag.")  # noqa: RUF009
     id: str | None = _role("column", "Column that names the samples; in a label table, the file's name.", text=True)
     drop: tuple[str, ...] = _role("columns", "Column to leave out; repeat it for several.")
+    sep: str | None = _role("word", "Text files: what separates the cells; guessed.")
+    decimal: str | None = _role("word", "Text files: the decimal point of numbers; guessed.")
+    encoding: str | None = _role("word", "Text files: utf-8, cp1252, ...; guessed.")
 
     @classmethod
     def fields(cls) -> tuple[Role, ...]:
@@ -95,6 +101,11 @@ class Roles:
     def given(self) -> tuple[str, ...]:
         """The roles that somebody plays."""
         return tuple(name for name, value in vars(self).items() if value not in (None, ()))
+
+    @property
+    def writing(self) -> Writing:
+        """How text files are written."""
+        return Writing(self.sep, self.decimal, self.encoding)
 
     @property
     def columns(self) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.cells import ISO_DATE, LARGEST, kind_of, moments, numbers, texts
+from excora.data.cells import LARGEST, gaps, kind_of, numbers, texts
+from excora.data.dates import ISO_DATE, form_of, moments
 from excora.data.roles import Roles
 
 if TYPE_CHECKING:
@@ -47,6 +49,18 @@ class Sheet:
         purpose = "to drop" if role == "drop" else f"for the {role}"
         self.complain(f"there is no column {name!r} {purpose}; {hint}")
         return False
+
+    def fill_gaps(self, names: Iterable[str]) -> list[str]:
+        """Make numbers of columns that are numbers but for words like ``?``, and note how many cells are now empty."""
+        notes = []
+        for name in names:
+            empty = None if name not in self.frame else gaps(self.frame[name])
+            if empty is not None:
+                words = ", ".join(map(repr, self.frame[name][empty].unique()[:3]))
+                self.frame[name] = numbers(self.frame[name])
+                cells = "1 cell" if empty.sum() == 1 else f"{int(empty.sum()):,} cells"
+                notes.append(f"column {name!r} holds numbers: {words} in {cells} is read as missing")
+        return notes
 
     def first(self, bad: NDArray[np.bool_]) -> str:
         """The first bad row, and how many there are."""
@@ -123,7 +137,7 @@ class Sheet:
         column = self.frame[name]
         if kind_of(column) == "number":
             return self.numbers(name, "time")
-        found = moments(column) if kind_of(column) == "date" else None
+        found = moments(column, form_of(column)) if kind_of(column) == "date" else None
         if found is None:
             bad = ~column.map(str).str.fullmatch(ISO_DATE).to_numpy(bool) & np.isnan(numbers(column))
             what = f"got {_cell(column, bad)} {self.first(bad)}" if bad.any() else f"got cells like {_cell(column)}"
@@ -169,6 +183,11 @@ class Sheet:
             "target": None if target is None or np.isnan(target).all() else target,
             "group": quiet.names(roles.group, "group") if roles.group and roles.group in self.frame else None,
         }
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 cell is", "2 cells are"."""
+    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"
 
 
 def repeated(values: Objects) -> tuple[str, list[int]] | None:

@@ -7,33 +7,26 @@ also whether PCC still rises. Why it stopped takes a run recorded by :class:`exc
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 from excora.console import table
+from excora.diagnosis.case import Case
+from excora.diagnosis.evidence import Fit
+from excora.diagnosis.texts import out_of_reach
 from excora.diagnosis.trend import Plateau, detect_plateau
-from excora.diagnosis.verdicts import (
-    Evidence,
-    Thresholds,
-    Verdict,
-    make_verdict,
-    misfit_evidence,
-    moving,
-    stalled_evidence,
-)
+from excora.diagnosis.verdicts import Verdict, check_ceiling, judge, make_verdict
 from excora.errors import InputError
-from excora.moments import mse_decomposition
 from excora.stats.correlation import Array, correlations, unit_moments, within_groups
 from excora.stats.intervals import Interval, group_interval, pooled_interval
 from excora.storage import plain
 
 __all__ = ["Diagnosis", "detect_plateau", "diagnose"]
 
-_AS_FAR = "As far as predictions show (whether PCC itself could be higher takes a recorded run):"
 FEWEST = 3  # rows: two always correlate perfectly
 
 
@@ -42,7 +35,8 @@ class Diagnosis:
     """A verdict and the figures behind it; ``print`` shows them, :meth:`to_dict` gives plain numbers.
 
     ``source``: "final predictions", "predictions per epoch" or "full run". ``figures``: sections of named
-    numbers, intervals or words. ``notes``: remarks that are no verdict.
+    numbers, intervals or words. ``notes``: remarks that are no verdict. ``parts``: of a file with several parts or
+    targets, the diagnosis of each by its label.
     """
 
     verdict: Verdict
@@ -50,18 +44,21 @@ class Diagnosis:
     figures: Mapping[str, Mapping[str, Any]]
     plateau: Plateau | None = None
     notes: tuple[str, ...] = ()
+    parts: Mapping[str, Diagnosis] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings and dicts, ready for JSON; NaN becomes None."""
         plateau = None if self.plateau is None else self.plateau.to_dict()
         verdict, figures, notes = self.verdict.to_dict(), plain(self.figures), list(self.notes)
-        return {"verdict": verdict, "source": self.source, "figures": figures, "plateau": plateau, "notes": notes}
+        found = {"verdict": verdict, "source": self.source, "figures": figures, "plateau": plateau, "notes": notes}
+        return found | {"parts": {label: part.to_dict() for label, part in self.parts.items()}}
 
     def __str__(self) -> str:
         lines = [str(self.verdict), f"from {self.source}"]
         for title, section in self.figures.items():
             lines += [title, *(f"  {name}: {_shown(value)}" for name, value in section.items())]
-        return "\n".join(lines + ([] if self.plateau is None else [self.plateau.sentence]) + list(self.notes))
+        lines += ([] if self.plateau is None else [self.plateau.sentence]) + list(self.notes)
+        return "\n".join([*lines, *(f"\n{label}: {part}" for label, part in self.parts.items())])
 
     def __rich__(self) -> Any:
         """The same as a table for rich consoles."""
@@ -80,7 +77,8 @@ class Diagnosis:
         tail = [] if self.plateau is None else [self.plateau.sentence]
         tail += [*self.notes, f"next: {self.verdict.advice}"]
         tables = table(figures), table(rules, ("evidence", "value", "rule", "met"))
-        return Group(head, Text(f"from {self.source}"), *tables, *map(Text, tail))
+        parts = (Group(Text(f"\n{label}", style="bold"), part) for label, part in self.parts.items())
+        return Group(head, Text(f"from {self.source}"), *tables, *map(Text, tail), *parts)
 
 
 def _shown(value: Any) -> str:
@@ -116,22 +114,29 @@ def _codes(groups: ArrayLike | torch.Tensor, name: str, rows: int) -> NDArray[np
 
 
 def diagnose(
-    prediction: ArrayLike | torch.Tensor,
-    target: ArrayLike | torch.Tensor,
+    prediction: ArrayLike | torch.Tensor | Recorded,
+    target: ArrayLike | torch.Tensor | None = None,
     groups: ArrayLike | torch.Tensor | None = None,
     epochs: ArrayLike | torch.Tensor | None = None,
     *,
+    validation: Recorded | None = None,
+    peers: Iterable[Mapping[str, Any]] = (),
     noise_ceiling: float | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """What predictions say about a correlation: one row a sample, in arrays, tensors or pandas columns of shape (n,).
+    """What predictions, or a recorded run, say about a correlation.
 
-    ``groups`` (n,) labels slides, subjects, ...: PCC is then also taken within each. ``epochs`` (n,) numbers the epoch
-    each row was predicted in: the figures are those of the last epoch, and the plateau detector sees all of them.
-    ``noise_ceiling``: the highest PCC that label noise allows, if you know it.
+    ``diagnose(monitor)``: of a run that a :class:`excora.PlateauMonitor` has recorded, with ``validation=``, a second
+    monitor that was updated with the validation part, and ``peers=``, what simple models reach there. All verdicts are
+    possible; which of them are not, and what they lack, stands in ``notes``.
 
-    Possible verdicts. Final predictions: scale or offset only, healthy (PCC >= 0.95), noise-limited (with
-    ``noise_ceiling``), cannot tell. With epochs also still improving. All others take a recorded run.
+    ``diagnose(prediction, target)``: of predictions, a row a sample, in arrays, tensors or pandas columns of shape
+    (n,). ``groups`` (n,) labels slides, subjects, ...: PCC is then also taken within each. ``epochs`` (n,) numbers the
+    epoch each row was predicted in: the figures are those of the last epoch, and the plateau detector sees all of them.
+    ``peers``: scores of simple models on the same rows, ``{"name": ..., "validation": {"pcc": ...}}`` each.
+    ``noise_ceiling``: the highest PCC that label noise allows, if you know it. Possible verdicts: scale or offset only,
+    healthy, data-limited, cannot tell; with peers behind a simple model and no signal found; with epochs still
+    improving. Predictions must be of samples that the model has not been fitted to.
 
     >>> y = np.arange(40.0)
     >>> found = diagnose(0.5 * y + 3 + np.sin(y), y)
@@ -141,24 +146,85 @@ def diagnose(
     Constant predictions or targets leave PCC undefined, and the verdict is cannot tell. Fewer than 3 rows, NaN and
     shapes that do not match are errors.
     """
+    if isinstance(prediction, Recorded):
+        if target is not None or groups is not None or epochs is not None:
+            raise InputError("a monitor has its own targets and epochs: give validation= and peers= with it")
+        return diagnose_run(*prediction.parts(validation), peers=peers, noise_ceiling=noise_ceiling)
+    if target is None or validation is not None:
+        raise InputError("predictions need their target, and validation= goes with a monitor")
     x, y = _numbers("prediction", prediction), _numbers("target", target)
     if x.shape != y.shape or len(x) < FEWEST:
         raise InputError(
             f"prediction and target must have equally many rows, at least {FEWEST}, got {len(x)} and {len(y)}"
         )
     group = None if groups is None else _codes(groups, "groups", len(x))
-    plateau, last = None, np.ones(len(x), dtype=bool)
+    plateau, last, count = None, np.ones(len(x), dtype=bool), 0
     if epochs is not None:
         order = _codes(_numbers("epochs", epochs), "epochs", len(x))
-        plateau, last = _plateau(x, y, order, seed), order == order.max()
+        plateau, last, count = _plateau(x, y, order, seed), order == order.max(), int(order.max()) + 1
         if last.sum() < FEWEST:
             raise InputError(f"the last epoch must have at least {FEWEST} rows, got {last.sum()}")
     x, y = x[last], y[last]
     group = None if group is None else np.unique(group[last], return_inverse=True)[1].astype(np.intp)
     figures = _figures(x, y, group, seed)
     source = "final predictions" if plateau is None else "predictions per epoch"
-    verdict = _verdict(figures, plateau, noise_ceiling)
-    return Diagnosis(verdict, source, figures, plateau, _notes(figures))
+    check_ceiling(noise_ceiling)
+    case = Case.of_predictions(_fit(x, y, figures["pooled"]["PCC"]), plateau, count, peers, noise_ceiling)
+    return Diagnosis(judge(case), source, figures, plateau, (*_notes(figures), *out_of_reach(*case.missing)))
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A recorded run: :class:`excora.PlateauMonitor`."""
+
+    records: list[Any]
+
+    def parts(self, validation: Any = None) -> tuple[list[Any], list[Any]]:
+        """The records of the training part and of the validation part."""
+
+
+def diagnose_run(
+    records: Sequence[Mapping[str, Any]], validation: Sequence[Mapping[str, Any]], **known: Any
+) -> Diagnosis:
+    """The diagnosis of records of the training and the validation part; ``known`` as for ``verdict``."""
+    check_ceiling(known.get("noise_ceiling"))
+    case = Case.of(records, validation, **known)
+    held, place, plateau = known.get("held"), case.kept, case.plateau
+    rows = {"validation": held or (validation[place] if place < len(validation) else {})}
+    rows["training part"] = records[place] if place < len(records) else {}
+    figures = {
+        f"kept epoch, {part}": {name: value for name, value in row.items() if value is not None}
+        for part, row in rows.items()
+        if row
+    }
+    shown = None if plateau is None or plateau.pcc is None else plateau
+    return Diagnosis(judge(case), "full run", figures, shown, out_of_reach(*case.missing))
+
+
+def together(found: Mapping[str, Diagnosis], rows: int) -> Diagnosis:
+    """The diagnoses of the parts and targets of one file as one; the first part, which is test, has the verdict."""
+    first, *rest = found.items()
+    if not rest:
+        label, one = first
+        note = () if not label else (f"{label}: {one.figures['pooled']['rows']} of {rows} rows.",)
+        return dataclasses.replace(one, notes=(*note, *one.notes))
+    main = first[0].split(", ")[0] if first[0].startswith("part ") else ""
+    chief = {label: one.verdict for label, one in found.items() if label.startswith(main)}
+    names = {one.name for one in chief.values()}
+    where = f"Of {main}" if main else "Of every target"
+    if len(chief) == 1:
+        verdict = dataclasses.replace(first[1].verdict, sentence=f"{where}: {first[1].verdict.sentence}")
+    elif len(names) == 1:
+        verdict = make_verdict(names.pop(), {}, f"{where}, {len(chief)} targets alike; their numbers stand below.")
+    else:
+        each = ", ".join(f"{label} {one.name}" for label, one in chief.items())
+        verdict = make_verdict("cannot tell", {}, f"There is no one verdict: {each}.")
+    figures = {
+        label: {"rows": one.figures["pooled"]["rows"], "PCC": one.figures["pooled"]["PCC"], "verdict": one.verdict.name}
+        for label, one in found.items()
+    }
+    note = f"{rows} rows, judged apart: {'; '.join(found)}."
+    return Diagnosis(verdict, first[1].source, figures, None, (note,), dict(found))
 
 
 def _plateau(x: Array, y: Array, epoch: NDArray[np.intp], seed: int) -> Plateau:
@@ -173,16 +239,32 @@ def _figures(x: Array, y: Array, group: NDArray[np.intp] | None, seed: int) -> d
     figures: dict[str, dict[str, Any]] = {"pooled": {"rows": len(x), "PCC": pcc}}
     if group is not None:
         figures["per group"] = _per_group(x, y, group, seed)
-    parts = {k: float(v) for k, v in mse_decomposition(torch.from_numpy(x), torch.from_numpy(y))._asdict().items()}
-    figures["MSE"] = {"total": parts.pop("mse"), **parts, "sigma ratio": float(x.std() / y.std()) if y.std() else None}
+    figures["MSE"] = _parts(x, y, pcc.value)
     if not np.isnan(pcc.value):
         slope = pcc.value * float(y.std() / x.std())
-        after = float(y.var()) * (1.0 - pcc.value**2)
-        total = figures["MSE"]["total"]
-        gain = 1.0 - after / total if total > 0 else 0.0
         intercept = float(y.mean() - slope * x.mean())
-        figures["affine fix"] = {"slope": slope, "intercept": intercept, "MSE after": after, "gain": gain}
+        fit = _fit(x, y, pcc)
+        known = {} if fit is None else {"MSE after": fit.affine, "gain": fit.affine_gain}
+        figures["affine fix"] = {"slope": slope, "intercept": intercept, **known}
     return figures
+
+
+def _parts(x: Array, y: Array, rho: float) -> dict[str, Any]:
+    """MSE = (mean x - mean y)^2 + (sigma_x - rho sigma_y)^2 + sigma_y^2 (1 - rho^2): level, spread, order.
+
+    The first two are what an affine map removes. The right spread of a prediction is rho sigma_y, not sigma_y.
+    """
+    rho, sd_x, sd_y = 0.0 if np.isnan(rho) else rho, float(x.std()), float(y.std())
+    parts = {"level": float(x.mean() - y.mean()) ** 2, "spread": (sd_x - rho * sd_y) ** 2}
+    parts["order"] = sd_y**2 * (1.0 - rho**2)
+    return {"total": float(((x - y) ** 2).mean()), **parts, "sigma ratio": sd_x / sd_y if sd_y else None}
+
+
+def _fit(x: Array, y: Array, pcc: Interval) -> Fit | None:
+    """None where PCC is undefined."""
+    affine = float(y.var()) * (1.0 - pcc.value**2)
+    record = {"pcc": pcc.value, "bags": len(x), "mse": float(((x - y) ** 2).mean()), "mse_affine": affine}
+    return Fit.of(record, "predictions", interval=pcc)
 
 
 def _per_group(x: Array, y: Array, group: NDArray[np.intp], seed: int) -> dict[str, Any]:
@@ -197,31 +279,6 @@ def _per_group(x: Array, y: Array, group: NDArray[np.intp], seed: int) -> dict[s
     if len(rho):
         section |= {"median": float(np.median(rho)), "lowest": float(rho.min()), "highest": float(rho.max())}
     return section
-
-
-def _verdict(figures: Mapping[str, Mapping[str, Any]], plateau: Plateau | None, noise_ceiling: float | None) -> Verdict:
-    limits = Thresholds()
-    if noise_ceiling is not None and not 0 < noise_ceiling <= 1:
-        raise InputError(f"noise_ceiling is a correlation in (0, 1], got {noise_ceiling}")
-    if plateau is not None and plateau.state in ("improving", "worsening"):
-        return moving(plateau)
-    evidence = {} if plateau is None or plateau.pcc is None else stalled_evidence(plateau)
-    pcc: Interval = figures["pooled"]["PCC"]
-    if "affine fix" not in figures:
-        return make_verdict("cannot tell", evidence, "PCC is undefined: prediction or target is constant.")
-    mse = figures["MSE"]
-    misfit = misfit_evidence(mse["total"], mse["offset"], mse["scale"], limits.misfit)
-    evidence["offset_and_scale_share"] = misfit
-    if misfit.met:
-        return make_verdict("scale or offset only", evidence, _AS_FAR)
-    if noise_ceiling is not None:
-        reached = pcc.value >= noise_ceiling - 0.02
-        evidence["pcc"] = Evidence(pcc.value, f">= noise ceiling {noise_ceiling} - 0.02", reached)
-        if reached:
-            return make_verdict("noise-limited", evidence, "PCC has reached the noise ceiling given.")
-    good = pcc.value >= limits.good
-    evidence["pcc"] = Evidence(pcc.value, f">= {limits.good}", good)
-    return make_verdict("healthy" if good else "cannot tell", evidence)
 
 
 def _notes(figures: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

@@ -100,7 +100,8 @@ def detect_plateau(
     2. MSE *still falls* if the interval of its change lies below 0, and it falls by more than 0.5 % of its mean.
     3. Plateau: 1 and 2. Flat PCC without 2 is "converged"; PCC that is not flat is "improving" or "worsening".
     4. The plateau starts at the earliest epoch from which to the end PCC is flat by rule 1, looked for backwards in
-       steps of a tenth of the window.
+       steps of a tenth of the window, and not beyond a step whose mean is off the window's level by more than
+       ``tolerance`` and three standard errors: a line through a bend may be flat, the bend is not.
 
     ``pcc`` and ``mse`` have one entry an epoch; NaN or None (undefined) epochs are left out. Equal input and ``seed``
     give an equal answer.
@@ -134,7 +135,10 @@ def detect_plateau(
         state, start = ("improving" if rho.change > 0 else "worsening"), None
     else:
         state, start = ("plateau" if falls else "converged"), len(x) - size
-        while (earlier := start - max(size // 10, 1)) >= 0 and _flat(measured(x[earlier:]), tolerance):
+        step = max(size // 10, 1)
+        while (earlier := start - step) >= 0 and _level(x, earlier, step, size, tolerance):
+            if not _flat(measured(x[earlier:]), tolerance):
+                break
             start = earlier
         start = int(epochs[start])
     return Plateau(state, start, size, rho, error, _sentence(state, start, size, rho, error))
@@ -142,6 +146,43 @@ def detect_plateau(
 
 def _flat(change: Trend, tolerance: float) -> bool:
     return change.low <= 0 <= change.high or abs(change.change) < tolerance
+
+
+def _level(x: Series, start: int, step: int, size: int, tolerance: float) -> bool:
+    """Whether the mean of the ``step`` epochs from ``start`` on is that of the last ``size`` epochs, up to noise."""
+    window = x[-size:]
+    off = abs(float(x[start : start + step].mean() - window.mean()))
+    return off <= max(tolerance, 3.0 * float(window.std(ddof=1)) * math.sqrt(1 / step + 1 / size))
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """How a curve went on after an epoch: from its mean around there to that of the last third of what follows.
+
+    ``surely``: the interval of the trend since then lies on that side of 0.
+    """
+
+    before: float
+    after: float
+    surely: bool
+
+
+def change_after(series: Sequence[float | None] | Series, epoch: int, *, seed: int = 0) -> Change | None:
+    """What became of a curve after ``epoch`` (from 0); None with fewer than 8 epochs after it.
+
+    >>> change_after([1.0, 0.5, *(0.5 + 0.1 * t for t in range(10))], 1)
+    Change(before=0.666..., after=1.3, surely=True)
+    """
+    x = np.array([np.nan if v is None else v for v in series], dtype=np.float64)
+    after = x[epoch + 1 :]
+    after = after[np.isfinite(after)]
+    around = x[max(epoch - 1, 0) : epoch + 2]
+    around = around[np.isfinite(around)]
+    if len(after) < 8 or not len(around):
+        return None
+    found = trend(after, confidence=0.95, resamples=500, generator=np.random.default_rng(seed))
+    here, end = float(around.mean()), float(after[-max(3, len(after) // 3) :].mean())
+    return Change(here, end, found.low > 0 if end > here else found.high < 0)
 
 
 def _sentence(state: str, start: int | None, size: int, rho: Trend, error: Trend) -> str:

@@ -3,70 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from excora.diagnosis.trend import Plateau, detect_plateau
+from excora.diagnosis.case import Case
+from excora.diagnosis.evidence import Evidence, Row, Thresholds
+from excora.diagnosis.texts import TEXTS, out_of_reach
 from excora.errors import InputError
+from excora.stats.intervals import Interval
 
-#: name: (what it means, what to try next and which option of Excora that is)
-TEXTS = {
-    "still improving": (
-        "PCC is still rising: there is nothing to explain yet.",
-        "Train longer; judge again when `detect_plateau` says 'plateau' or 'converged'.",
-    ),
-    "overfitting": (
-        "PCC still rises on the training part, but no longer on validation.",
-        "Training longer will not help: more dropout= or weight_decay=, a smaller model, a lower learning rate, more "
-        "data. The best epoch on validation is the one that was kept.",
-    ),
-    "optimisation-limited": (
-        "PCC is flat although the bags hold signal that attention could use: training does not get there.",
-        "Raise the learning rate or decay it later. Give the correlation a gradient that does not fade: "
-        "JointLoss(DispersionNormalizedPearsonLoss(), weight=1.0); standardise the target.",
-    ),
-    "capacity-limited": (
-        "PCC is flat at what convex attention weights can reach under this head, and the bags hold more.",
-        "Let the pool leave the convex hull: ECAPool(dim) in place of the pool, or extrapolate_(model) on the model "
-        "as it is. If it is an ECAPool already, raise cap=.",
-    ),
-    "attention collapsed": (
-        "Attention is uniform, as good as a mean, although other weights would do better.",
-        "Sharpen the attention: ECAPool(dim, temperature='learned') starts at temperature 1 and learns it; give the "
-        "scorer a larger learning rate or more capacity (GatedPool), and check that it receives a gradient.",
-    ),
-    "attention saturated": (
-        "Attention rests on one element a bag, not the right one, where its gradient vanishes.",
-        "Soften the attention: ECAPool(dim, temperature='learned') or a start from smaller scorer weights; "
-        "dropout= on the pool spreads it while training.",
-    ),
-    "noise-limited": (
-        "PCC is flat, and a linear read-out of the bags finds nothing that the prediction does not use.",
-        "More attention will not help: look for better labels or repeats, better features, more data. "
-        "CorrelationSummary with groups= shows whether some groups are noisier.",
-    ),
-    "scale or offset only": (
-        "The prediction is right up to scale and offset: an affine fix would do.",
-        "Fit slope and intercept on validation data (`diagnose` prints them), or train with ConcordanceLoss or "
-        "JointLoss, which see scale and offset; PearsonLoss alone does not.",
-    ),
-    "healthy": (
-        "Converged, and no fault found.",
-        "Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.",
-    ),
-    "cannot tell": (
-        "The input does not carry the evidence for a verdict.",
-        "Train for 12 epochs or more; in a loop of your own, give PlateauMonitor pooled=, h= and head= at each update.",
-    ),
-}
-
-
-class Evidence(NamedTuple):
-    """A number, the rule it was held against, and whether it met the rule."""
-
-    value: float | None
-    rule: str
-    met: bool
+__all__ = ["TEXTS", "Evidence", "Thresholds", "Verdict", "make_verdict", "verdict"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +20,7 @@ class Verdict:
     """Name, what it means, the evidence by name, and what to try next; ``print`` shows all of it.
 
     >>> print(make_verdict("healthy", {"pcc": Evidence(0.99, ">= 0.95", True)}))
-    healthy: Converged, and no fault found.
+    healthy: At rest, and no fault found.
       pcc = 0.99 (>= 0.95: yes)
       next: Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.
     """
@@ -97,156 +43,247 @@ class Verdict:
         return "\n".join([*lines, f"  next: {self.advice}"])
 
 
-def make_verdict(name: str, evidence: Mapping[str, Evidence], because: str = "") -> Verdict:
-    """The verdict of that name with its standing texts; ``because`` is put in front of the sentence."""
-    sentence, advice = TEXTS[name]
-    return Verdict(name, f"{because} {sentence}".strip(), dict(evidence), advice)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """Where the lines are drawn; chosen on runs with other seeds than the reported ones (docs/diagnose.md)."""
-
-    probe_gain: float = 0.02  #: PCC that a linear read-out must have over the prediction to count as unread signal
-    ceiling_used: float = 0.95  #: share of the achievable ceiling from which on it is used up
-    ceiling: float = 0.99  #: a ceiling above this limits nobody
-    uniform: float = 0.95  #: attention_spread from which on attention is uniform
-    saturated: float = 1.2  #: effective_elements up to which attention rests on one
-    misfit: float = 0.5  #: share of the MSE from which on offset and scale are what is wrong
-    good: float = 0.95  #: PCC from which on little is left to explain
+def make_verdict(name: str, evidence: Mapping[str, Evidence], *numbers: str) -> Verdict:
+    """The verdict of that name with its standing texts, and ``numbers``, sentences that say what it rests on."""
+    meaning, advice, _ = TEXTS[name]
+    return Verdict(name, " ".join(filter(None, (meaning, *numbers))), dict(evidence), advice)
 
 
 def verdict(
-    records: Sequence[Mapping[str, float | int | None]],
+    records: Sequence[Row],
     *,
+    validation: Sequence[Row] = (),
+    kept: int | None = None,
+    held: Row | None = None,
+    interval: Interval | None = None,
+    test: Interval | None = None,
+    peers: Iterable[Row] = (),
     noise_ceiling: float | None = None,
     thresholds: Thresholds | None = None,
 ) -> Verdict:
-    """Why PCC has stopped rising, from the records of a :class:`excora.PlateauMonitor`.
+    """Why PCC has stopped rising, from the records of a :class:`excora.PlateauMonitor` and what else is known.
 
-    The questions, in this order; the first that is answered decides, and docs/diagnose.md has them as a table:
+    ``records``: of the training part. ``validation``: of the validation part, an entry an epoch with ``pcc`` and
+    ``mse``. ``kept``: the epoch whose weights are kept, from 0 (default: the best on validation, by MSE + 1 - PCC; the
+    last one without). ``held``: the record of the kept epoch on validation, with ``bags`` (default: that of
+    ``validation``); ``interval``: of its PCC, where samples are not independent. ``test``: PCC on the test part: where
+    its interval holds 0 nothing is claimed. ``peers``: scores of simple models on the same validation part, each
+    ``{"name": ..., "validation": {"pcc": ...}}``. ``noise_ceiling``: the highest PCC that label noise allows, where you
+    know it (from repeats: the square root of their correlation).
 
-    1. Is PCC still rising (:func:`detect_plateau`)? still improving. Falling, or too few epochs? cannot tell.
-    2. Does the probe, a linear read-out of the bags, beat the prediction (``probe_gain``)? If not: scale or offset only
-       where these make half of the MSE; healthy where PCC is 0.95 or ``noise_ceiling``; else
-       noise-limited.
-    3. It does, so signal is left unread. Is the convex ceiling below 1 and used up? capacity-limited.
-       Attention uniform? collapsed. On one element? saturated. None of these: optimisation-limited.
+    The questions are asked in the order of :data:`QUESTIONS`; the first that has an answer decides; docs/diagnose.md
+    has them all. Without validation all of it is said of the training part, and overfitting, behind a simple model,
+    data-limited, no signal found and healthy are not said at all.
 
-    ``noise_ceiling``: the highest PCC that label noise allows, where you know it (from repeats: the square root of
-    their correlation). Without ``probe_gain`` in the records (no h= or pooled= at update) only 1 and scale or offset
-    can be answered.
-
-    >>> verdict([{"pcc": 0.1 * t, "mse": 1 - 0.01 * t} for t in range(3)]).name
+    >>> verdict([{"pcc": 0.1 * t, "mse": 1 - 0.01 * t, "bags": 50} for t in range(3)]).name
     'cannot tell'
     """
-    limits = Thresholds() if thresholds is None else thresholds
+    check_ceiling(noise_ceiling)
+    known = {"kept": kept, "held": held, "interval": interval, "test": test, "peers": peers}
+    return judge(Case.of(records, validation, noise_ceiling=noise_ceiling, limits=thresholds or Thresholds(), **known))
+
+
+def check_ceiling(noise_ceiling: float | None) -> None:
+    """A correlation, or none."""
     if noise_ceiling is not None and not 0 < noise_ceiling <= 1:
         raise InputError(f"noise_ceiling is a correlation in (0, 1], got {noise_ceiling}")
-    found = detect_plateau([r.get("pcc") for r in records], [r.get("mse") for r in records])
-    if found.state in ("improving", "worsening", "too short"):
-        return moving(found)
-    if records[-1].get("pcc") is None or records[-1].get("mse") is None:
-        return make_verdict("cannot tell", {}, "PCC of the last epoch is undefined: prediction or target is constant.")
-    return _stalled(records[-1], stalled_evidence(found), limits, noise_ceiling)
 
 
-def moving(found: Plateau) -> Verdict:
-    """The verdict on a series that has not come to rest, or is too short to say."""
-    evidence = {}
-    if found.pcc is not None:
-        rule = f"change over {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
-        evidence["pcc_change"] = Evidence(found.pcc.change, rule, False)
-    if found.state == "improving":
-        return make_verdict("still improving", evidence)
-    why = "PCC is falling: overfitting or divergence." if found.state == "worsening" else found.sentence
-    return make_verdict("cannot tell", evidence, why)
+def judge(case: Case) -> Verdict:
+    """The answer to the first question that has one."""
+    for question in QUESTIONS:
+        found = question(case)
+        if found is not None:
+            return found
+    raise AssertionError("the last question has always an answer")
 
 
-def with_validation(found: Verdict, stopped: str, epochs: int, best_epoch: int) -> Verdict:
-    """The verdict of the training part in view of validation: what still improves there, but not here, overfits.
-
-    ``stopped``: why training ended; ``best_epoch``, from 0, of ``epochs`` is the one that validation picked.
-
-    >>> with_validation(make_verdict("still improving", {}), "patience", 20, 4).name
-    'overfitting'
-    """
-    if found.name != "still improving" or stopped != "patience":
-        return found
-    waited = Evidence(float(epochs - 1 - best_epoch), "epochs without a better validation score: the patience", True)
-    return make_verdict("overfitting", {**found.evidence, "epochs after the best": waited})
+def _undefined(case: Case) -> Verdict | None:
+    if case.fit is not None:
+        return None
+    why = "PCC of the kept epoch is undefined: prediction or target is constant, or there are fewer than 4 samples."
+    return make_verdict("cannot tell", {}, why)
 
 
-def stalled_evidence(found: Plateau) -> dict[str, Evidence]:
-    """That PCC is flat, as evidence."""
-    assert found.pcc is not None
+def _too_short(case: Case) -> Verdict | None:
+    if case.plateau is None or case.plateau.state != "too short":
+        return None
+    return make_verdict("cannot tell", case.evidence, case.plateau.sentence, case.lead)
+
+
+def _nothing(case: Case) -> Verdict | None:
+    """No correlation that could be explained: is there one to be found?"""
+    pcc, limits = case.fit.above_zero, case.limits
+    if pcc.met:
+        return None
+    if case.ahead:
+        return _behind(case)
+    why = f"No correlation is established: {case.lead}"
+    if case.peers and case.validated and not any(one.above_zero.met for one in case.peer_fits):
+        small = Evidence(case.fit.high, f"<= {limits.nothing}: larger ones can be excluded", False)
+        case.evidence["highest_pcc"] = small = small._replace(met=case.fit.high <= limits.nothing)
+        if small.met:
+            return make_verdict("no signal found", case.evidence, case.lead)
+    return make_verdict("cannot tell", case.evidence, why)
+
+
+def _test(case: Case) -> Verdict | None:
+    """The test part does not choose a verdict, but may forbid one."""
+    test = case.test
+    if test is None or test.low > 0:
+        return None
+    why = f"On the test part no correlation is established: PCC {test}. {case.lead}"
+    return make_verdict("cannot tell", case.evidence, why)
+
+
+def _overfitting(case: Case) -> Verdict | None:
+    mse, pcc, training = case.after("mse"), case.after("pcc"), case.training_after
+    if mse is None or pcc is None or training is None:
+        return None
+    limits, rise, fall = case.limits, mse.after / mse.before - 1.0, pcc.before - pcc.after
+    worse = (rise >= limits.worse_mse and mse.surely) or (fall >= limits.worse_pcc and pcc.surely)
+    learns = training.after < 0.98 * training.before
+    case.evidence.update(
+        {
+            "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
+            "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
+            "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
+        }
+    )
+    if not (worse and learns):
+        return None
+    numbers = (
+        f"Since then validation went from PCC {pcc.before:.3f} to {pcc.after:.3f} and from MSE {mse.before:.3g} to "
+        f"{mse.after:.3g}, the training MSE from {training.before:.3g} to {training.after:.3g}."
+    )
+    return make_verdict("overfitting", case.evidence, case.lead, numbers)
+
+
+def _improving(case: Case) -> Verdict | None:
+    found = case.plateau
+    if found is None:
+        return None
+    assert found.pcc is not None  # it is not too short
     assert found.mse is not None
-    rule = f"change over {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
-    return {
-        "pcc_change": Evidence(found.pcc.change, rule, True),
-        "mse_change": Evidence(found.mse.change, "falls significantly", found.state == "plateau"),
-    }
+    rule = f"change over the last {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
+    flat = found.state in ("plateau", "converged")
+    case.evidence["pcc_change"] = Evidence(found.pcc.change, rule, flat)
+    change = (
+        f"{found.pcc.change:+.3f} [{found.pcc.low:+.3f}, {found.pcc.high:+.3f}] over the last {found.window} epochs"
+    )
+    late = case.kept >= case.epochs - found.window
+    if late and (found.state == "improving" or case.learning):
+        also = "" if case.validated else "Whether it does so on other samples takes validation=."
+        numbers = f"PCC of the {case.part}: {change}; MSE {found.mse.change:+.3g}."
+        return make_verdict("still improving", case.evidence, numbers, case.lead, also)
+    if found.state == "improving":
+        why = f"PCC of the {case.part} rises again at the end ({change}), below its best."
+        return make_verdict("cannot tell", case.evidence, why, case.lead)
+    if found.state == "worsening" and not case.validated:  # of validation only the kept epoch counts
+        why = f"PCC of the {case.part} is falling: {change}; overfitting or divergence."
+        return make_verdict("cannot tell", case.evidence, why, case.lead)
+    return None
 
 
-def misfit_evidence(mse: float, offset: float, scale: float, limit: float) -> Evidence:
-    """Share of the MSE in (mean yhat - mean y)^2 + (sigma_yhat - sigma_y)^2.
-
-    Not the gain of the best affine fix: that one also shrinks a noisy prediction, however well its scale fits.
-    """
-    share = (offset + scale) / mse if mse > 0 else 0.0
-    return Evidence(share, f">= {limit}", share >= limit)
+def _behind(case: Case) -> Verdict | None:
+    if not case.ahead:
+        return None
+    return make_verdict("behind a simple model", case.evidence, case.lead)
 
 
-def _stalled(
-    last: Mapping[str, float | int | None],
-    evidence: dict[str, Evidence],
-    limits: Thresholds,
-    noise_ceiling: float | None,
-) -> Verdict:
-    rho, gain = last.get("pcc"), last.get("probe_gain")
-    mse, offset, scale = last.get("mse"), last.get("mse_offset"), last.get("mse_scale")
-    assert rho is not None  # verdict() has looked
-    assert mse is not None
-    if offset is not None and scale is not None:
-        evidence["offset_and_scale_share"] = misfit_evidence(mse, offset, scale, limits.misfit)
-    if noise_ceiling is not None:
-        evidence["pcc"] = Evidence(rho, f">= noise ceiling {noise_ceiling} - 0.02", rho >= noise_ceiling - 0.02)
-        if evidence["pcc"].met and not _met(evidence, "offset_and_scale_share"):
-            return make_verdict("noise-limited", evidence, "PCC has reached the noise ceiling given.")
-    if gain is None:
-        return make_verdict(
-            "scale or offset only" if _met(evidence, "offset_and_scale_share") else "cannot tell", evidence
-        )
-    evidence["probe_gain"] = Evidence(gain, f">= {limits.probe_gain}", gain >= limits.probe_gain)
-    if not _met(evidence, "probe_gain"):
-        if _met(evidence, "offset_and_scale_share"):
-            return make_verdict("scale or offset only", evidence)
-        evidence["pcc"] = Evidence(rho, f">= {limits.good}", rho >= limits.good)
-        return make_verdict("healthy" if rho >= limits.good else "noise-limited", evidence)
-    return _unread(last, evidence, limits)
+def _affine(case: Case) -> Verdict | None:
+    gain, limit, fit = case.fit.affine_gain, case.limits.affine_gain, case.fit
+    if gain is None or fit.mse is None:
+        return None
+    case.evidence["affine_gain"] = Evidence(gain, f">= {limit}: share of the MSE, cross-validated", gain >= limit)
+    if gain < limit:
+        return None
+    numbers = f"It would take the MSE from {fit.mse:.3g} to {(1 - gain) * fit.mse:.3g}, {gain:.0%} off."
+    return make_verdict("scale or offset only", case.evidence, numbers, case.lead)
 
 
-def _unread(last: Mapping[str, float | int | None], evidence: dict[str, Evidence], limits: Thresholds) -> Verdict:
+def _healthy(case: Case) -> Verdict | None:
+    """Validated, and high, or clearly ahead of every simple model."""
+    if not case.validated:
+        return None
+    fit, limits, best = case.fit, case.limits, case.peers[0] if case.peers else None
+    ahead = len(case.peers) > 1 and best is not None and best.pcc < fit.low
+    level = best is None or best.pcc <= fit.pcc + limits.level
+    good = fit.pcc >= limits.good
+    case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
+    if not (ahead or (good and level)):
+        return None
+    unknown = "" if best is not None else "What a simple model reaches is not known."
+    return make_verdict("healthy", case.evidence, case.lead, unknown)
+
+
+def _frozen(case: Case) -> Verdict | None:
+    """Attention that is even to the last digit, whatever else is true."""
+    spread = case.geometry.get("attention_spread")
+    if spread is None:
+        return None
+    limit = case.limits.frozen
+    case.evidence["attention_spread"] = Evidence(spread, f">= {limit} is uniform in any case", spread >= limit)
+    if spread < limit:
+        return None
+    return make_verdict("attention collapsed", case.evidence, case.attention, case.lead)
+
+
+def _unread(case: Case) -> Verdict | None:
     """Signal is left unread: capacity, attention, or optimisation?"""
-    top, used = last.get("achievable_ceiling"), last.get("achievable_used")
-    spread, effective, ratio = (last.get(k) for k in ("attention_spread", "effective_elements", "gradient_ratio"))
+    record, limits = case.geometry, case.limits
+    gain, error = record.get("probe_gain"), case.probe_error
+    if gain is None:
+        return None
+    sure = gain >= limits.probe_gain and gain > 1.96 * error
+    case.evidence["probe_gain"] = Evidence(
+        gain, f">= {limits.probe_gain} and 1.96 standard errors of {error:.3f}", sure
+    )
+    if not sure:
+        return None
+    top, used = record.get("achievable_ceiling"), record.get("achievable_used")
+    spread, effective, ratio = (record.get(k) for k in ("attention_spread", "effective_elements", "gradient_ratio"))
+    read = f"A linear read-out of the bags is {gain:.3f} ahead, out of fold."
     if top is not None and used is not None:
-        evidence["achievable_ceiling"] = Evidence(top, f"<= {limits.ceiling}", top <= limits.ceiling)
-        evidence["achievable_used"] = Evidence(used, f">= {limits.ceiling_used}", used >= limits.ceiling_used)
-        if _met(evidence, "achievable_ceiling") and _met(evidence, "achievable_used"):
-            return make_verdict("capacity-limited", evidence)
+        low, full = top <= limits.ceiling, used >= limits.ceiling_used
+        case.evidence["achievable_ceiling"] = Evidence(top, f"<= {limits.ceiling}", low)
+        case.evidence["achievable_used"] = Evidence(used, f">= {limits.ceiling_used}", full)
+        if low and full:
+            return make_verdict("capacity-limited", case.evidence, f"The ceiling is {top:.3f}.", read, case.lead)
     if spread is not None and effective is not None:
-        evidence["attention_spread"] = Evidence(spread, f">= {limits.uniform} is uniform", spread >= limits.uniform)
-        if _met(evidence, "attention_spread"):
-            return make_verdict("attention collapsed", evidence)
-        one = effective <= limits.saturated
-        evidence["effective_elements"] = Evidence(effective, f"<= {limits.saturated} is one element", one)
-        if one:
-            return make_verdict("attention saturated", evidence)
+        even, one = spread >= limits.uniform, effective <= limits.saturated
+        case.evidence["attention_spread"] = Evidence(spread, f">= {limits.uniform} is uniform", even)
+        case.evidence["effective_elements"] = Evidence(effective, f"<= {limits.saturated} is one element", one)
+        if even or one:
+            name = "attention collapsed" if even else "attention saturated"
+            return make_verdict(name, case.evidence, case.attention, read, case.lead)
     if ratio is not None:
-        evidence["gradient_ratio"] = Evidence(ratio, "< 0.1: MSE drowns the PCC gradient", ratio < 0.1)
-    return make_verdict("optimisation-limited", evidence)
+        case.evidence["gradient_ratio"] = Evidence(ratio, "< 0.1: MSE drowns the PCC gradient", ratio < 0.1)
+    return make_verdict("optimisation-limited", case.evidence, read, case.lead)
 
 
-def _met(evidence: Mapping[str, Evidence], name: str) -> bool:
-    return name in evidence and evidence[name].met
+def _data(case: Case) -> Verdict | None:
+    fit, limits = case.fit, case.limits
+    if case.noise_ceiling is not None:
+        reached = fit.pcc >= case.noise_ceiling - limits.level
+        case.evidence["noise_ceiling"] = Evidence(fit.pcc, f">= {case.noise_ceiling} - {limits.level}", reached)
+        if reached:
+            given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
+            return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
+    if len(case.peers) < 2 or case.peers[0].pcc > fit.pcc + limits.level:
+        return None
+    return make_verdict("data-limited", case.evidence, case.lead)
+
+
+def _cannot_tell(case: Case) -> Verdict:
+    found = make_verdict(
+        "cannot tell", case.evidence, "At rest, and neither a fault nor its absence is established.", case.lead
+    )
+    return dataclasses.replace(found, advice=" ".join(out_of_reach(*case.missing)) or found.advice)
+
+
+#: In this order; each answers or leaves it to the next.
+QUESTIONS = (
+    _undefined, _too_short, _nothing, _test, _overfitting, _improving, _frozen, _unread, _behind, _affine, _healthy,
+    _data, _cannot_tell,
+)  # fmt: skip

@@ -39,11 +39,15 @@ class BagRegressor(Regressor, kind="bags"):
     """
 
     def attention(self, X: Any) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """For each bag ``(weights, effective)``, (n_i,) each, both of sum 1.
+        """For each bag ``(weights, effective)``, (n_i,) each, the weights of sum 1.
 
         weights: the pool's attention alpha. effective: the share of each element in the pooled value,
         see :class:`excora.Pooled`; below 0 for elements of little attention where gamma > 1. The same as the weights
-        for pools without a gamma.
+<<<<<<< HEAD
+        for convex pools.
+=======
+        for pools without a gamma. Of a network that starts from a ridge, this is the part that it adds.
+>>>>>>> fit-ridge
         """
         check_is_fitted(self)
         samples = self._samples(X, reset=False)
@@ -70,6 +74,10 @@ class BagRegressor(Regressor, kind="bags"):
             self.n_features_in_ = width
         lengths = [len(bag) for bag in bags]
         return unlabelled(BagSet(ArrayBags(np.concatenate(bags), lengths)))
+
+    def _joined(self, first: BagSet, second: BagSet) -> BagSet:
+        bags = [one.bags.read(k) for one in (first, second) for k in range(len(one))]
+        return BagSet(ArrayBags(np.concatenate(bags), [len(bag) for bag in bags]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -24,6 +24,7 @@ from excora.data.splits import Split, split
 from excora.errors import InputError
 from excora.estimators import checks, files  # checks names the extra if scikit-learn is missing
 from excora.models import Network, Output, models
+from excora.peers.baselines import baselines
 from excora.settings import Recipe, Settings, Setup
 from excora.training import train
 from excora.training.building import build
@@ -55,6 +56,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     best_epoch_: int
     n_iter_: int
     n_features_in_: int
+    baselines_: list[dict[str, Any]]
 
     def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
         """Give the class its parameters, which scikit-learn reads from the signature."""
@@ -81,19 +83,28 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
         """``X`` checked, as a data set without labels; ``reset``: the width is learned, not compared."""
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    @abstractmethod
+    def _joined(self, first: Any, second: Any) -> Any:
+        """The samples of two contents, one after the other."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, eval_set: Any = None) -> Self:
         """Train, and keep the weights of the best epoch.
 
         ``y`` (n,) or (n, targets), finite. ``sample_weight`` (n,), >= 0: a factor of each sample's part in the loss and
         in the validation score; a sample of weight 0 is as good as absent. ``groups`` (n,): the validation part holds
-        whole groups. With ``warm_start`` a second call goes on from the present weights, in the present scales.
+        whole groups. ``eval_set``, ``[(X, y)]``, is the validation part in place of a share of the samples: it picks
+        the epoch and ends training, and nothing else is learned from it. With ``warm_start`` a second call goes on from
+        the present weights, in the present scales.
         """
         again = bool(self.warm_start) and hasattr(self, "network_")
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
-        trained = settings.model_for(dataset.kind).trained
-        dataset, parts, origin = self._split(dataset, settings.named["seed"], trained=trained)
+        if eval_set is None:
+            trained = settings.model_for(dataset.kind).trained
+            dataset, parts, origin = self._split(dataset, settings.named["seed"], trained=trained)
+        else:
+            dataset, parts, origin = *self._validated(dataset, eval_set), None
         setup = settings.settled(dataset.kind, len(parts.train))
         if again:
             self._check_going_on(setup, dataset)
@@ -101,7 +112,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         else:
             preparation = checks.prepare(dataset, parts.train, **models[setup.model].prepares(setup.options))
         start = self.network_ if again else None
-        built = build(dataset, parts.train, setup, preparation=preparation, start=start, origin=origin)
+        given: dict[str, Any] = {"preparation": preparation, "start": start, "origin": origin}
+        built = build(dataset, parts.train, setup, validation=parts.validation, **given)
         weight = None if dataset.weight is None else dataset.weight.astype(np.float32)
         training = train(
             built.network, built.features, built.target, parts, setup.recipe, setup.machine,
@@ -110,6 +122,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         self.network_, self.preparation_, self.setup_ = training.network, preparation, setup
         self.history_, self.verdict_ = training.rows, training.verdict()
         self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
+        if self.baselines:
+            simple = baselines(dataset, parts, preparation, setup.recipe)
+            self.baselines_ = simple.records({"validation": parts.validation})
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -182,6 +197,14 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             origin = np.concatenate([everything, everything])
             return checks.take(dataset, origin), Split(everything, n + everything, everything[:0]), origin
         return dataset, split(dataset, validation=fraction, test=0.0, seed=seed), None
+
+    def _validated(self, dataset: Dataset, eval_set: Any) -> tuple[Dataset, Split]:
+        """The samples with those of ``eval_set`` behind them, as training and validation part."""
+        X, y = checks.one_pair(eval_set)
+        held = checks.labelled(self._samples(X, reset=False), y, None, None, self)
+        joined = checks.join(dataset, held, self._joined(dataset.content, held.content))
+        n, everything = len(dataset), np.arange(len(dataset) + len(held))
+        return joined, Split(everything[:n], everything[n:], everything[:0])
 
     def _check_going_on(self, setup: Setup, dataset: Dataset) -> None:
         assert dataset.target is not None

@@ -24,7 +24,9 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("scikit-learn", "app") from error
 
 #: The parameters of an estimator that are no settings of a run, and their defaults.
-OWN = {"validation_fraction": 0.2, "warm_start": False, "random_state": None, "verbose": False}
+OWN = {
+    "validation_fraction": 0.2, "warm_start": False, "random_state": None, "verbose": False, "baselines": False,
+}  # fmt: skip
 #: The target names of a one-dimensional y; those of columns are numbered, and so tell (n, 1) from (n,).
 ONE = ("y",)
 #: The scale of a label that never varies: small enough that what a network adds to it is lost in rounding.
@@ -81,6 +83,42 @@ def labelled(samples: Dataset, y: Any, sample_weight: Any, groups: Any, estimato
 def unlabelled(content: Content) -> Dataset:
     """Samples named by their place, with features alone."""
     return Dataset(_places(len(content)), (), None, content)
+
+
+def one_pair(eval_set: Any) -> tuple[Any, Any]:
+    """X and y of ``[(X, y)]``, as LightGBM and XGBoost take it, or of ``(X, y)``.
+
+    >>> one_pair([([[1.0]], [2.0])])
+    ([[1.0]], [2.0])
+    """
+    given = eval_set
+    if isinstance(given, list) and len(given) == 1:
+        given = given[0]
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise InputError("eval_set must be one pair of samples and labels, [(X, y)]: a single part picks the epoch")
+    return given
+
+
+def join(first: Dataset, second: Dataset, content: Content) -> Dataset:
+    """Both data sets, one after the other: a sample of the second weighs 1, and is in a group of its own."""
+    assert first.target is not None and second.target is not None  # noqa: PT018
+    if first.targets != second.targets:
+        raise InputError(
+            f"the y of eval_set must have the shape of y: {_shape(first)} and {_shape(second)} have other targets"
+        )
+    places = _places(len(second))
+    return replace(
+        first,
+        ids=_places(len(first) + len(second)),
+        target=np.concatenate([first.target, second.target]),
+        content=content,
+        weight=None if first.weight is None else np.concatenate([first.weight, np.ones(len(second))]),
+        group=None if first.group is None else np.concatenate([first.group, "eval_set " + places]),
+    )
+
+
+def _shape(dataset: Dataset) -> str:
+    return "(n,)" if dataset.targets == ONE else f"(n, {len(dataset.targets)})"
 
 
 def take(dataset: Dataset, index: Index) -> Dataset:

@@ -187,7 +187,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             correlation = selection_mean(pearson(found[-1].ravel(), (held / unit).ravel()))
             self.trials_.append({"options": trial, "mse": wrong, "pcc": correlation, "seconds": seconds})
             scores = f"validation MSE {wrong:.4f} of the variance, PCC {correlation:.4f}"
-            self._say(f"trial {number + 1}: {scores}, {seconds:.0f} s")
+            self._say(f"trial {number + 1} of {len(options)}: {scores}, {seconds:.0f} s")
         best = int(np.argmin([trial["mse"] for trial in self.trials_]))
         if self.members > 1:  # a second seed of the best: picking it again would seem to gain nothing
             model = self._fitted(options[best], rows, target, group, train, seed + SEEDS)

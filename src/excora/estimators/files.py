@@ -100,7 +100,7 @@ def _restore(kind: type[R], described: dict[str, Any], path: Path) -> R:
     model.network_ = read_weights(path, setup.model, model.preparation_.spec, setup.options, learned)
     model.history_ = [{str(name): value for name, value in row.items()} for row in described["history"]]
     model.verdict_ = _verdict(described["verdict"])
-    model.best_epoch_, model.n_iter_ = _whole(described, "best_epoch"), _whole(described, "n_iter")
+    model.best_epoch_, model.n_iter_ = _whole(described, "best_epoch", least=-1), _whole(described, "n_iter")
     model.n_features_in_ = _whole(described, "n_features")
     names = described["feature_names"]
     if names is not None:
@@ -115,8 +115,8 @@ def _verdict(values: dict[str, Any]) -> Verdict:
     return Verdict(str(values["name"]), str(values["sentence"]), evidence, str(values["advice"]))
 
 
-def _whole(described: dict[str, Any], name: str) -> int:
+def _whole(described: dict[str, Any], name: str, least: int = 0) -> int:
     value = described[name]
-    if type(value) is not int or value < 0:
+    if type(value) is not int or value < least:
         raise InputError(f"{name} should be a whole number, got {value!r}")
     return value

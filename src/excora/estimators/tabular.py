@@ -50,10 +50,13 @@ class TabularRegressor(Regressor, kind="table"):
     - ``warm_start``: another call of ``fit`` goes on from the present weights, in the scales of the first one.
     - ``random_state``: an int gives the same predictions bit for bit on one machine; None is fresh at each fit.
     - ``verbose``: a progress bar, where there is a terminal.
+    - ``baselines``: fit ridge and, if installed, LightGBM to the same split as well; ``baselines_`` is then a list of
+      ``{"name": ..., "validation": {"pcc": ..., "mse": ...}}``.
 
     After ``fit``: ``network_``, ``preparation_`` (scales and codes), ``setup_``, ``history_`` (a dict an epoch),
-    ``best_epoch_`` (from 0; its weights are kept), ``n_iter_`` (epochs run), ``verdict_`` (of the plateau monitor),
-    ``n_features_in_``, ``feature_names_in_``. At least 2 samples are needed. A constant ``y`` is predicted as it is.
+    ``best_epoch_`` (from 0; its weights are kept; -1: the ridge that it starts from), ``n_iter_`` (epochs run),
+    ``verdict_`` (of the plateau monitor), ``n_features_in_``, ``feature_names_in_``. At least 2 samples are needed. A
+    constant ``y`` is predicted as it is.
     """
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
@@ -69,6 +72,9 @@ class TabularRegressor(Regressor, kind="table"):
         frame = frame.set_axis(list(names), axis=1).reset_index(drop=True)
         _check_frame(frame)
         return unlabelled(Table(frame))
+
+    def _joined(self, first: Table, second: Table) -> Table:
+        return Table(pd.concat([first.frame, second.frame], ignore_index=True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

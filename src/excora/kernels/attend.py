@@ -10,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch import Tensor
 
 from excora.errors import InputError
-from excora.extrapolation import Gain, Law, extrapolate, given_temperature, learned_temperature, linear_temperature
+from excora.extrapolation import Law, extrapolate, given_temperature, learned_temperature, linear_temperature
 from excora.functional import at_least_float32, check_bags, full_precision
 from excora.kernels import closed_form
 from excora.kernels.formulas import Attended, Box, plain
-from excora.kernels.function import Attend, Plan, attended, fastest, has_operator, plain_blocks
+from excora.kernels.function import (
+    Attend,
+    Plan,
+    attended,
+    fastest,
+    has_operator,
+    is_recorded,
+    needs_plain,
+    plain_blocks,
+)
 from excora.ragged import Block, Ragged
 
 #: Numbers in one block of bags where several torch operations read it: 4 MB, which stay in the cache.
@@ -56,9 +64,9 @@ def attend(
     plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, scale if linear else None)
     scores = scores if linear else (scores[0].reshape(-1),)
     inputs = (flat.contiguous(), *scores, *parameters)
-    if isinstance(h, Ragged) and _needs_plain(*inputs):
+    if isinstance(h, Ragged) and needs_plain(*inputs):
         fields: Sequence[Tensor] = plain_blocks(plan, *inputs)
-    elif _recorded(*inputs):
+    elif is_recorded(*inputs):
         fields = Attend.apply(plan, *inputs)
     else:
         fields, _, _ = attended(plan, *inputs)
@@ -70,10 +78,10 @@ def _at_once(box: Box) -> Attended | None:
     inputs = (box.h, *box.scores, *box.parameters)
     if _calls_operator(box.h, box.law):
         return _operator(box)
-    if _needs_plain(*inputs):
+    if needs_plain(*inputs):
         with full_precision(box.h.device):
             return plain(box)
-    if _recorded(*inputs) or any(x.dtype != torch.float32 for x in inputs[: 1 + len(box.scores)]):
+    if is_recorded(*inputs) or any(x.dtype != torch.float32 for x in inputs[: 1 + len(box.scores)]):
         return None
     by = fastest(box.h.dtype, box.h.device, box.law)
     return None if by is closed_form else by.forward(box).found
@@ -105,34 +113,6 @@ def eca_pool(
     out = attend(h, (logits,), given_temperature, (tau,), mask=mask)
     gain = torch.as_tensor(gamma, device=h.device).expand(h.shape[0]).unsqueeze(1)
     return extrapolate(out.mean, out.attended, gain).to(h.dtype), out.weights
-
-
-def gain(module: nn.Module, mean: Tensor) -> Tensor:
-    """gamma = module(mean), (bags,): by a loop on this thread where no graph is recorded.
-
-    Torch's product of a few thousand numbers wakes all threads and waits for them: for milliseconds where another
-    process has one of the cores.
-    """
-    inputs = (mean, *module.parameters())
-    ours = isinstance(module, Gain) and all(t.dtype == torch.float32 for t in inputs)
-    if ours and not (_needs_plain(*inputs) or _recorded(*inputs)):
-        by = fastest(mean.dtype, mean.device, None)
-        if by is not closed_form:
-            return by.gain(module, mean)
-    return module(mean)
-
-
-def _recorded(*inputs: Tensor) -> bool:
-    """Whether a graph is recorded."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-
-
-def _needs_plain(*tensors: Tensor) -> bool:
-    """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    dual = forward_ad._current_level >= 0
-    return dual or any(t.device.type == "meta" or type(t) not in (Tensor, torch.nn.Parameter) for t in tensors)
 
 
 def _calls_operator(h: Tensor, law: Law | None) -> bool:

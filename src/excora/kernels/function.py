@@ -8,17 +8,19 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from excora.extrapolation import Law
 from excora.functional import at_least_float32, full_precision
 from excora.kernels import closed_form
-from excora.kernels.closed_form import Result
+from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box, plain
 from excora.ragged import Block
 
@@ -50,6 +52,25 @@ def fastest(dtype: torch.dtype, device: torch.device, law: Law | None) -> Module
     """The compiled module where it is installed and knows format and law, else the one in torch operations."""
     compiled = _compiled() if dtype == torch.float32 and device.type == "cpu" else None
     return compiled if compiled is not None and compiled.knows(law) else closed_form
+
+
+def is_recorded(*inputs: Tensor) -> bool:
+    """Whether a graph is recorded."""
+    return torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+
+
+def needs_plain(*tensors: Tensor) -> bool:
+    """Whether a graph is traced or transformed, which an autograd function of our own would stand in the way of."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    dual = forward_ad._current_level >= 0
+    return dual or any(t.device.type == "meta" or type(t) not in (Tensor, nn.Parameter) for t in tensors)
+
+
+def is_bare(module: nn.Module) -> bool:
+    """Whether a module does what its class says: neither a hook nor a forward of its own."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return not hooks and "forward" not in vars(module)
 
 
 @functools.cache
@@ -101,7 +122,7 @@ class Attend(torch.autograd.Function):
         (flat, *rest), saved = kept[:-8], kept[-8:]
         with full_precision(flat.device):
             if torch.is_grad_enabled():
-                return (None, *_backward_with_graph(ctx.plan, [flat, *rest], grads[:6]))
+                return (None, *gradients_with_graph(partial(plain_blocks, ctx.plan), [flat, *rest], grads[:6]))
             wants_h = ctx.needs_input_grad[1]
             return (None, *gradients(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
 
@@ -147,37 +168,45 @@ def gradients(
     wants_h: bool,
 ) -> list[Tensor | None]:
     """The gradients of flat, the scorer's tensors and the law's parameters."""
-    linear = plan.scale is not None
     d_flat = torch.empty_like(flat) if wants_h else None
-    d_logits = torch.empty_like(saved[3])
-    d_weight = torch.zeros_like(rest[0], dtype=d_logits.dtype) if linear else None
-    d_parameters = [torch.zeros_like(x) for x in rest[1 + linear :]]
+    found = []
     for block, blank in zip(plan.blocks, blanked, strict=True):
         box = plan.box(block, flat, rest)
         box = box.blanked() if blank else box
-        fields = [_part(block, x, each) for x, each in zip(saved, (*PER_ELEMENT, False, False), strict=True)]
-        result = Result(Attended(*fields[:6]), *fields[6:])
-        own = [None if g is None else _part(block, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
+        # The loops step over padding, where the weights are 0: but not where an index block borrows rows of others.
+        mask = block.mask if by.READS_PADDING or not isinstance(block.rows, slice) else None
+        fields = [_part(block, mask, x, each) for x, each in zip(saved, (*PER_ELEMENT, False, False), strict=True)]
+        own = [None if g is None else _part(block, mask, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
         direct = d_flat is not None and isinstance(block.rows, slice) and d_flat.dtype == box.h.dtype
         out = None if d_flat is None else block.load(d_flat) if direct else torch.empty_like(box.h)
-        found = by.backward(box, result, own, out)
+        found.append(by.backward(box, Result(Attended(*fields[:6]), *fields[6:]), own, out))
         if d_flat is not None and out is not None and not direct:
             block.store(d_flat, out)
-        block.store(d_logits, found.logits)
-        if d_weight is not None:
-            d_weight += found.weight
-        for total, part in zip(d_parameters, found.parameters, strict=True):
-            total[... if total.numel() == 1 else block.bags] += part
-    if d_weight is None:
-        return [d_flat, d_logits.to(rest[0].dtype), *d_parameters]
-    return [d_flat, d_weight.to(rest[0].dtype), d_logits.sum().to(rest[1].dtype).view_as(rest[1]), *d_parameters]
+    return [d_flat, *_summed(plan, saved[3], rest, found)]
 
 
-def _part(block: Block, x: Tensor, each: bool) -> Tensor:
-    """The block's part of a field; padding, and rows that an index block only borrows, carry nothing."""
+def _part(block: Block, mask: Tensor | None, x: Tensor, each: bool) -> Tensor:
+    """The block's part of a field; where padding is read, it and rows that are only borrowed carry nothing."""
     if not each:
-        return x[block.bags]
-    return block.load(x) if block.mask is None else block.load(x).masked_fill(~block.mask, 0.0)
+        return x if isinstance(block.bags, slice) and block.shape[0] == len(x) else x[block.bags]
+    return block.load(x) if mask is None else block.load(x).masked_fill(~mask, 0.0)
+
+
+def _summed(plan: Plan, logits: Tensor, rest: Sequence[Tensor], found: Sequence[Gradients]) -> list[Tensor]:
+    """The gradients of the scorer's tensors and the law's parameters, of all blocks."""
+    d_logits, d_weight, d_parameters = found[0].logits.reshape(-1), found[0].weight, found[0].parameters
+    if len(found) > 1 or d_logits.shape != logits.shape or not isinstance(plan.blocks[0].rows, slice):
+        d_logits = torch.empty_like(logits)
+        totals = [torch.zeros_like(x) for x in rest[1 if plan.scale is None else 2 :]]
+        for block, part in zip(plan.blocks, found, strict=True):
+            block.store(d_logits, part.logits)
+            for total, own in zip(totals, part.parameters, strict=True):
+                total[... if total.numel() == 1 else block.bags] += own
+        d_parameters = tuple(totals)
+        d_weight = None if d_weight is None else torch.stack([f.weight for f in found if f.weight is not None]).sum(0)
+    if d_weight is None:
+        return [d_logits.to(rest[0].dtype), *d_parameters]
+    return [d_weight.to(rest[0].dtype), d_logits.sum().to(rest[1].dtype).view_as(rest[1]), *d_parameters]
 
 
 def plain_blocks(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
@@ -194,14 +223,16 @@ def plain_blocks(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
     return tuple(field[places[each]] for field, each in zip(fields, PER_ELEMENT, strict=True))
 
 
-def _backward_with_graph(plan: Plan, inputs: Sequence[Tensor], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The same gradient through the plain formulas, as a graph that can be differentiated again.
+def gradients_with_graph(
+    call: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradient of ``call``, plain operations, as a graph that can be differentiated again.
 
     Differentiated are aliases of the inputs: the inputs themselves may depend on one another (logits on h) and so may
     the gradients that arrive, and neither is to be followed here.
     """
     aliases = [tensor.view_as(tensor) for tensor in inputs]
-    outputs = plain_blocks(plan, *aliases)
+    outputs = call(*aliases)
     pairs = [(out, grad) for out, grad in zip(outputs, grads, strict=True) if grad is not None and out.requires_grad]
     wanted = [alias for alias in aliases if alias.requires_grad]
     found = iter(

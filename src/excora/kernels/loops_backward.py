@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 
 from excora.extrapolation import COLD
-from excora.kernels.loops import CONSTANT, LINEAR, ONE, ZERO, compile_loop, next_bag, run_of, weigh
+from excora.kernels.calls import Loop, compile_loop, flags, floats, next_job
+from excora.kernels.loops import CONSTANT, LINEAR, ONE, ZERO, run_of, weigh
 
 
 @compile_loop
@@ -47,11 +49,12 @@ def _through_softmax(z, w, centre, sharp, d):
     """d_alpha to d_z in place; returns d_tau = - sum d_z z / tau."""
     moved, usual = 0.0, 0.0
     for i in range(len(z)):
-        usual += w[i] * z[i]
+        usual += w[i] * z[i] if w[i] != ZERO else ZERO  # in padding there may be anything
     usual = np.float32(usual)
     for i in range(len(z)):
         d[i] = w[i] * (d[i] - centre) * sharp
-        moved -= d[i] * (z[i] - usual)  # any constant will do, and a near one keeps the digits
+        # Any constant will do, and a near one keeps the digits.
+        moved -= d[i] * (z[i] - usual) if w[i] != ZERO else ZERO
     return moved * sharp
 
 
@@ -85,37 +88,56 @@ def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):
         a, b = run_of(r, masked, b, len(x))
 
 
-@compile_loop
-def backward(
-    place, h, real, masked, linear, weight, law, slope, divisor,
-    weights, logits, tau, sigma, shift, offset,
-    g_a, g_mu, g_alpha, g_z, g_tau, g_sigma, has_a, has_mu, has_alpha, has_z,
-    d_z, d_weight, d_base, d_slope, wants, d_h,
-):  # fmt: skip
-    """The gradients of one bag after another; ``has_x`` says whether one has arrived for x."""
-    constant = np.zeros(h.shape[2], dtype=np.float32)
-    b = next_bag(place)
-    while b < len(h):
-        x, r, s, w, d = h[b], real[b % len(real)], shift[b], weights[b], d_z[b]
-        pull, alpha = g_a[b % len(g_a)], g_alpha[b % len(g_alpha)]
-        centre, count = _pull(x, r, masked, s, w, pull, has_a, alpha, has_alpha, d)
+def _backward(record):
+    """The gradients of one bag after another; one that has not arrived is at no address."""
+    call = numba.carray(record, 1)[0]
+    bags, elements, dim = call.bags, call.elements, call.dim
+    each, wide = (bags, elements), (bags, dim)
+    h, d_h = floats(call.h, (bags, elements, dim)), floats(call.d_h, (bags, elements, dim))
+    real, masked, slope = flags(call.real, each), call.real != 0, floats(call.slope, call.slopes)
+    weights, logits = floats(call.weights, each), floats(call.logits, each)
+    tau, sigma = floats(call.temperature, bags), floats(call.dispersion, bags)
+    shift, offset = floats(call.shift, wide), floats(call.offset, wide)
+    g_a, g_mu, g_alpha = floats(call.g_a, wide), floats(call.g_mu, wide), floats(call.g_alpha, each)
+    g_z, g_tau, g_sigma = floats(call.g_z, each), floats(call.g_tau, bags), floats(call.g_sigma, bags)
+    d_z, d_weight = floats(call.d_z, each), floats(call.d_weight, wide)
+    d_base, d_slope = floats(call.d_base, bags), floats(call.d_slope, bags)
+    scratch = np.zeros((3, dim), dtype=np.float32)
+    nothing, constant, weight = scratch[0], scratch[1], scratch[2]
+    if call.weight != 0:
+        weight[:] = floats(call.weight, dim) * np.float32(call.scale)
+    b = next_job(record)
+    while b < bags:
+        x, r, s, w, d = h[b], real[b], shift[b], weights[b], d_z[b]
+        pull = g_a[b] if call.g_a != 0 else nothing
+        centre, count = _pull(x, r, masked, s, w, pull, call.g_a != 0, g_alpha[b], call.g_alpha != 0, d)
         sharp = ONE / tau[b] if tau[b] > COLD else ZERO
-        d_tau = _through_softmax(logits[b], w, centre, sharp, d) + g_tau[b % len(g_tau)]
-        d_sigma = np.float64(g_sigma[b % len(g_sigma)])
-        if law != CONSTANT:
-            own = _through_law(law, d_tau, tau[b], slope[b % len(slope)], sigma[b] / divisor)
+        d_tau = _through_softmax(logits[b], w, centre, sharp, d) + (g_tau[b] if call.g_tau != 0 else ZERO)
+        d_sigma = np.float64(g_sigma[b]) if call.g_sigma != 0 else 0.0
+        d_base[b], d_slope[b] = ZERO, ZERO
+        if call.law != CONSTANT:
+            own = _through_law(call.law, d_tau, tau[b], slope[b % len(slope)], sigma[b] / call.divisor)
             d_base[b], d_slope[b] = own[0], own[1]
-            d_sigma += own[2] / divisor
-        if has_z:
-            for i in range(len(x)):
-                d[i] += g_z[b, i]
-        if linear:
+            d_sigma += own[2] / call.divisor
+        if call.g_z != 0:
+            for i in range(elements):
+                d[i] += g_z[b, i] if not masked or r[i] else ZERO
+        if call.weight != 0:
             weigh(x, r, masked, s, d, d_weight[b])
-        if wants:
-            each = ONE / np.float32(max(count, 1))
-            rate = np.float32(d_sigma / sigma[b]) * each if sigma[b] > COLD else ZERO
-            if has_mu:
-                for j in range(len(s)):
-                    constant[j] = each * g_mu[b, j]
+        if call.d_h != 0:
+            part = ONE / np.float32(max(count, 1))
+            rate = np.float32(d_sigma / sigma[b]) * part if sigma[b] > COLD else ZERO
+            if call.g_mu != 0:
+                for j in range(dim):
+                    constant[j] = part * g_mu[b, j]
             _write(x, r, masked, s, offset[b], rate, w, pull, d, weight, constant, d_h[b])
-        b = next_bag(place)
+        b = next_job(record)
+
+
+backward = Loop(
+    _backward,
+    arrays="h real weight slope weights logits temperature dispersion shift offset "
+    "g_a g_mu g_alpha g_z g_tau g_sigma d_z d_weight d_base d_slope d_h",
+    whole="bags elements dim slopes law",
+    real="scale divisor",
+)

@@ -25,8 +25,21 @@ def _plan(h: Tensor, mask: Tensor | None, keep: Tensor | None, law: str, divisor
     return Plan([block], bags, None if keep is None else keep.reshape(-1), LAWS.get(law), divisor, scale)
 
 
-@torch.library.custom_op("excora::attend", mutates_args=())
-def attend_operator(
+# Defined by hand: the decorator for it (custom_op) looks at every argument once more, at every call.
+torch.library.define(
+    "excora::attend",
+    "(Tensor h, Tensor[] inputs, Tensor? mask, Tensor? keep, str law, float divisor, float? scale) -> Tensor[]",
+)
+torch.library.define(
+    "excora::attend_backward",
+    "(Tensor[] grads, bool[] arrived, Tensor h, Tensor[] inputs, Tensor[] saved, Tensor? mask, str law, "
+    "float divisor, float? scale, bool wants_h) -> Tensor[]",
+)
+attend_operator, attend_backward = torch.ops.excora.attend.default, torch.ops.excora.attend_backward.default
+
+
+@torch.library.impl("excora::attend", "CPU")
+def _attend(
     h: Tensor,
     inputs: list[Tensor],
     mask: Tensor | None,
@@ -41,8 +54,8 @@ def attend_operator(
     return out if scale is not None else [*out[:3], out[3].clone(), *out[4:]]  # logits that are given: no alias
 
 
-@torch.library.custom_op("excora::attend_backward", mutates_args=())
-def attend_backward(
+@torch.library.impl("excora::attend_backward", "CPU")
+def _attend_backward(
     grads: list[Tensor],
     arrived: list[bool],
     h: Tensor,
@@ -63,14 +76,14 @@ def attend_backward(
     return [d_h, *(d for d in rest if d is not None)]
 
 
-@attend_operator.register_fake
+@torch.library.register_fake("excora::attend")
 def _shapes(h: Tensor, *_: Any) -> list[Tensor]:
     bags, elements, dim = h.shape
     shapes = [(bags, dim)] * 2 + [(bags * elements,)] * 2 + [(bags,)] * 2 + [(bags, dim)] * 2
     return [h.new_empty(shape) for shape in shapes]
 
 
-@attend_backward.register_fake
+@torch.library.register_fake("excora::attend_backward")
 def _backward_shapes(*given: Any) -> list[Tensor]:
     _, _, h, inputs, *_, wants_h = given
     return [h.new_empty(h.shape if wants_h else 0), *(x.new_empty(x.shape) for x in inputs)]
@@ -91,4 +104,4 @@ def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     return d_h if wants_h else None, d_inputs, None, None, None, None, None
 
 
-attend_operator.register_autograd(_backward, setup_context=_setup)
+torch.library.register_autograd("excora::attend", _backward, setup_context=_setup)

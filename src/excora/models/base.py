@@ -42,6 +42,7 @@ class Output(NamedTuple):
 class Network(nn.Module):
     """Base of the networks: ``network(inputs) -> Output``, where ``inputs`` is what its source's features read as."""
 
+    linear_start: nn.Module | None
     #: Submodules that the plateau monitor listens to: a pool and the head that reads its value; None: neither.
     monitored: ClassVar[tuple[str, str] | None] = ("pool", "head")
 
@@ -49,12 +50,42 @@ class Network(nn.Module):
         super().__init__()
         #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
         self.learned: dict[str, Any] = {}
+        #: What it adds to, see :mod:`excora.models.parts.start`; None: nothing.
+        self.register_module("linear_start", None)
         #: That :meth:`Model.build` took, where it has just fitted the network.
         self.seconds = 0.0
 
     def __call__(self, inputs: Inputs) -> Output:
-        """Predict a batch."""
-        return super().__call__(inputs)
+        """Predict a batch: what ``forward`` says, on top of the ridge that it started from, if it did."""
+        output: Output = super().__call__(inputs)
+        if self.linear_start is None:
+            return output
+        return output._replace(prediction=self.linear_start(inputs) + output.prediction)
+
+    @torch.no_grad()
+    def begin_at_zero(self, inputs: Inputs, *, only_try: bool = False) -> bool:
+        """Make every prediction 0 by a last layer of zeros, and say whether that could be done; ``inputs``: some.
+
+        The layer is the last linear one with an output a target of which that is true. A network whose prediction does
+        not come from such a layer has its own way. ``only_try``: leave it as it was.
+        """
+        before = self.training
+        self.eval()
+        targets = self.forward(inputs).prediction.shape[1]
+        layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear) and layer.out_features == targets]
+        done = False
+        for layer in reversed(layers):
+            kept = [p.clone() for p in layer.parameters()]
+            for p in layer.parameters():
+                p.zero_()
+            done = not bool(self.forward(inputs).prediction.any())
+            if only_try or not done:
+                for p, value in zip(layer.parameters(), kept, strict=True):
+                    p.copy_(value)
+            if done:
+                break
+        self.train(before)
+        return done
 
     def element_names(self, names: list[str] | None) -> list[str] | None:
         """What its first pool weighs in a sample, where ``names`` are those of the source; None: elements by number."""

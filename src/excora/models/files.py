@@ -11,7 +11,8 @@ from torch import Tensor
 
 from excora.data.dataset import Spec
 from excora.errors import InputError, MissingExtraError
-from excora.models.base import Network, models, seeded
+from excora.models.base import Model, Network, models, seeded
+from excora.models.parts.start import LinearStart
 from excora.storage import write_atomically
 
 
@@ -24,9 +25,10 @@ def restore(model: str, spec: Spec, options: Any, learned: Any, tensors: Mapping
     kind.check(spec, options)
     tensors = kind.renewed(options, tensors)
     kind.check_learned(learned, spec, options, tensors)
+    started = any(name.startswith("linear_start.") for name in tensors)
     try:
         with torch.device("meta"), seeded(0):
-            shape = kind.network(spec, options, learned).state_dict()
+            shape = _network(kind, spec, options, learned, started=started).state_dict()
     except (RuntimeError, OverflowError, TypeError) as error:  # TypeError: a number beyond 64 bits
         first = str(error).splitlines()[0]
         raise InputError(f"the settings describe a network that no machine holds: {first}") from None
@@ -37,9 +39,17 @@ def restore(model: str, spec: Spec, options: Any, learned: Any, tensors: Mapping
         raise InputError(f"these weights are of another model, they differ in {', '.join(differ[:5])}")
     kind.check_tensors(spec, tensors)
     with seeded(0):
-        network = kind.network(spec, options, learned)
+        network = _network(kind, spec, options, learned, started=started)
     network.load_state_dict(tensors)
+    if isinstance(network.linear_start, LinearStart):
+        network.linear_start.check()
     return network.eval()
+
+
+def _network(kind: Model, spec: Spec, options: Any, learned: Any, *, started: bool) -> Network:
+    network = kind.network(spec, options, learned)
+    network.linear_start = LinearStart(spec) if started else None
+    return network
 
 
 def check_depth(layers: int, tensors: Mapping[str, Tensor]) -> None:

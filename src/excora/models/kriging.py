@@ -17,10 +17,10 @@ from torch import Tensor
 from excora.data.dataset import Features, Index
 from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model
+from excora.models.parts.channels import RidgeStart, channels, knots_of, ridge_start
 from excora.models.parts.kriging import Labelled, Member, fit_members
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
 from excora.models.parts.neighbours import Excluded
-from excora.models.parts.ridge_start import RidgeStart, channels, knots_of, ridge_start
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
 

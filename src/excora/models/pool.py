@@ -9,12 +9,13 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from excora.data.dataset import Inputs, Spec
+from excora.data.dataset import Features, Inputs, Spec
 from excora.encodings.columns import ColumnTokens
 from excora.errors import InputError
-from excora.models.base import Model, Network, Output, register_model
+from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
 from excora.models.parts.older import renewed
+from excora.models.parts.summary import COUNTED, Summary, parts_of
 from excora.options import Options, option
 from excora.pooling import Pool, make_pool, pools
 from excora.ragged import Ragged
@@ -35,6 +36,20 @@ class PoolOptions(Options):
     heads: int = option(4, "Attention heads over the columns of a table.", least=1, only="table")
     dropout: float = option(0.0, "Dropout of the encoder, in [0, 1).", least=0, below=1)
     scaling: str = option("standard", SCALING, choices=SCALINGS, only="table")
+    pool_heads: int = option(1, "Heads of the pool, each with a scorer of its own.", least=1)
+    pool_values: str = option(
+        "split", "What a head pools: its part of the channels, or all of them.", choices=("split", "shared")
+    )
+    moments: str = option(
+        "attended", "What the head sees: attended, and any of mean, spread, sum, size, number, joined by +."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        parts_of(self.moments)
+        if self.pool_heads > 1 and not pools[self.pool].takes("heads"):
+            able = ", ".join(name for name in pools if pools[name].takes("heads"))
+            raise InputError(f"pool {self.pool!r} has one head, got pool_heads {self.pool_heads}: take one of {able}")
 
 
 class TableEncoder(nn.Module):
@@ -86,7 +101,7 @@ def _hidden(width: int, depth: int, options: PoolOptions) -> list[nn.Module]:
 class PoolNetwork(Network):
     """encoder ─► pool ─► head: prediction = head(pool(encoder(inputs)).value)."""
 
-    def __init__(self, encoder: nn.Module, pool: Pool, head: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, pool: Pool | Summary, head: nn.Module) -> None:
         super().__init__()
         self.encoder, self.pool, self.head = encoder, pool, head
 
@@ -106,22 +121,39 @@ class PoolModel(Model):
     default_for = ("bags",)
     Options = PoolOptions
 
-    def network(self, spec: Any, options: PoolOptions, learned: Mapping[str, Any]) -> PoolNetwork:  # noqa: ARG002
-        """The attention heads of a table's encoder must divide its width: else an :class:`InputError`."""
+    def build(self, spec: Spec, samples: Samples, options: PoolOptions, *, seed: int) -> tuple[Network, Features]:
+        """A head that sees sums or sizes sees them in units of the mean number of elements in training."""
+        counted = COUNTED & {*parts_of(options.moments)}
+        learned = {"elements": max(float(samples.features.sizes[samples.train].mean()), 1.0)} if counted else {}
+        with seeded(seed):
+            return self.network(spec, options, learned), samples.features
+
+    def network(self, spec: Any, options: PoolOptions, learned: Mapping[str, Any]) -> PoolNetwork:
+        """``learned``: ``elements``, how many there are in a training sample on average, if that matters."""
         if spec.kind == "bags":
             encoder: nn.Module = BagEncoder(spec.width, options)
             dim = options.dim if options.layers else spec.width
         else:
             encoder, dim = TableEncoder(spec.numeric, spec.categories, options), options.dim
-        pool = make_pool(options.pool, dim)
-        if not options.head:
-            return PoolNetwork(encoder, pool, nn.Linear(dim, spec.targets))
-        hidden = _hidden(dim, options.head, options)
-        return PoolNetwork(encoder, pool, nn.Sequential(*hidden, nn.Linear(options.dim, spec.targets)))
+        heads = {} if options.pool_heads == 1 else {"heads": options.pool_heads, "values": options.pool_values}
+        pool: Pool | Summary = make_pool(options.pool, dim, **heads)
+        if parts := parts_of(options.moments):
+            pool = Summary(cast(Pool, pool), parts, usual=learned.get("elements", 1.0))
+        hidden = _hidden(pool.width, options.head, options)
+        last = nn.Linear(options.dim if hidden else pool.width, spec.targets)
+        network = PoolNetwork(encoder, pool, nn.Sequential(*hidden, last) if hidden else last)
+        network.learned = dict(learned)
+        return network
 
     def check(self, spec: Spec, options: PoolOptions) -> None:
         """Heads must divide the width; ranks are for tables."""
         super().check(spec, options)
+        dim = options.dim if spec.kind == "table" or options.layers else cast(Any, spec).width
+        if options.pool_values == "split" and dim % options.pool_heads:
+            raise InputError(
+                f"pool_heads must divide the width of the elements, got {options.pool_heads} and {dim}: "
+                "or let each pool all of it (pool_values shared)"
+            )
         if spec.kind == "table" and options.layers and options.dim % options.heads:
             raise InputError(f"heads must divide dim, got heads {options.heads} and dim {options.dim}")
 
@@ -130,9 +162,14 @@ class PoolModel(Model):
         return {} if options.scaling == "standard" else {"scaling": options.scaling}
 
     def check_learned(self, learned: Any, spec: Spec, options: PoolOptions, tensors: Mapping[str, Tensor]) -> None:
-        """Nothing is learned."""
-        super().check_learned(learned, spec, options, tensors)
-        check_depth(options.layers + options.head, tensors)
+        """Nothing is learned but the usual number of elements, where a head sees sums or sizes."""
+        if COUNTED & {*parts_of(options.moments)}:
+            usual = learned.get("elements") if isinstance(learned, dict) and len(learned) == 1 else None
+            if not isinstance(usual, float) or not 1.0 <= usual < 1e12:
+                raise InputError(f"what a pool network learned must be elements, a mean number, got {learned!r}")
+        else:
+            super().check_learned(learned, spec, options, tensors)
+        check_depth(options.layers + options.head + options.pool_heads - 1, tensors)
 
     def renewed(self, options: PoolOptions, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Version 0.1 had no scale in a linear scorer."""

@@ -38,6 +38,9 @@ class RetrievalOptions(Options):
         "How near rows are: columns weighed and mixed, weighed, or as they are.",
         choices=("full", "diagonal", "plain"),
     )
+    residual: str = option(
+        "none", "What labels are read as: themselves, or what a ridge leaves of them.", choices=("none", "ridge")
+    )
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
     )
@@ -56,12 +59,12 @@ class RetrievalModel(Model):
     Options = RetrievalOptions
     recipe = {  # noqa: RUF012
         "epochs": epochs(32, 800, 60), "batch_size": batches(32), "schedule": "cosine", "clip": 1.0, "average": 0.99,
-        "weight_decay": 1e-2,
+        "weight_decay": 1e-2, "start": "none",
     }  # fmt: skip
 
     def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:
         """``learned``: ``context``, the number of training rows, and ``gaps``, columns that lack values there."""
-        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout")
+        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout", "residual")
         same = {name: getattr(options, name) for name in names}
         network = RetrievalNetwork(spec, width=options.dim, blocks=options.layers, **same, **learned)
         network.learned = dict(learned)
@@ -75,8 +78,8 @@ class RetrievalModel(Model):
         with seeded(seed):
             network = self.network(spec, options, {"context": len(train), "gaps": gaps})
         excluded = _excluded(network, rows, samples, train, options)
-        network.remember(rows, torch.as_tensor(samples.target[train]), excluded, seed=seed)
-        found = network.look_up(samples.features, train, excluded)
+        left_out = network.remember(rows, torch.as_tensor(samples.target[train]), excluded, seed=seed)
+        found = network.look_up(samples.features, train, excluded, left_out)
         if not found.allowed[torch.as_tensor(train)].any():
             raise InputError(
                 f"none of the {len(train)} training rows may see another: they are duplicates, of one group, or within "
@@ -90,11 +93,12 @@ class RetrievalModel(Model):
         """The weights and the metric of the trained one, with these rows to look at."""
         train = _context(samples, options)
         again = self.network(spec, options, {"context": len(train), "gaps": network.learned["gaps"]})
-        kept = {name: t for name, t in network.state_dict().items() if not name.startswith("context_")}
+        own = ("context_", "start.")  # of these rows
+        kept = {name: t for name, t in network.state_dict().items() if not name.startswith(own)}
         again.load_state_dict(kept, strict=False)
         rows: Any = samples.features.read(train)
-        again.keep(rows, torch.from_numpy(samples.target[train]))
-        found = again.look_up(samples.features, train, _excluded(again, rows, samples, train, options))
+        left_out = again.keep(rows, torch.from_numpy(samples.target[train]))
+        found = again.look_up(samples.features, train, _excluded(again, rows, samples, train, options), left_out)
         return again, _with_copies(found, samples)
 
     def prepares(self, options: RetrievalOptions) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class RetrievalModel(Model):
 
     def check_tensors(self, spec: Any, tensors: Mapping[str, Tensor]) -> None:
         """Training rows in a file are looked up: what is in them must be what a preparation can give."""
-        rows = {name: t for name, t in tensors.items() if name.startswith(("context_", "metric_"))}
+        rows = {name: t for name, t in tensors.items() if name.startswith(("context_", "metric_", "start."))}
         broken = [name for name, t in rows.items() if not t.isfinite().all()]
         codes = rows["context_codes"]
         if bool(((codes < 0) | (codes >= torch.tensor(spec.categories, dtype=torch.long))).any()):
@@ -154,4 +158,5 @@ def _with_copies(found: RetrievalFeatures, samples: Samples) -> RetrievalFeature
     if samples.origin is None:
         return found
     origin = torch.from_numpy(samples.origin)
-    return RetrievalFeatures(samples.features, found.neighbours[origin], found.allowed[origin], found.context)
+    start = None if found.start is None else found.start[origin]
+    return RetrievalFeatures(samples.features, found.neighbours[origin], found.allowed[origin], found.context, start)

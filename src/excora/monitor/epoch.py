@@ -50,6 +50,7 @@ FIELDS = {
     "achievable_used": "PCC of the same bags / achievable_ceiling",
     "probe_pcc": "PCC of a cross-validated linear read-out of mean, pooled and extreme elements",
     "probe_gain": "probe_pcc - pcc, both on the probe's bags",
+    "probe_error": "standard error of probe_gain",
     "effective_elements": "exp(attention entropy), mean over bags",
     "attention_spread": "(effective - 1) / (elements - 1), mean over bags of 2 and more: 0 one element, 1 uniform",
     "gamma_10": "quantiles of gamma",
@@ -160,9 +161,13 @@ class Epoch:
             self.kept -= len(self.probed.popleft()["target"])
 
     @torch.no_grad()
-    def record(self, number: int, *, rank: int | None = None) -> Record:
-        """The epoch's record; under torch.distributed that of all ranks together, and then collective."""
-        samples, measured, probed = (merge(list(parts), rank) for parts in (self.samples, self.measured, self.probed))
+    def record(self, number: int, *, rank: int | None = None, gather: bool = True) -> Record:
+        """The epoch's record; under torch.distributed that of all ranks together, and then collective.
+
+        ``gather=False``: of the samples of this process alone.
+        """
+        parts = (self.samples, self.measured, self.probed)
+        samples, measured, probed = (merge(list(part), rank, gather=gather) for part in parts)
         if not samples or not len(samples["prediction"]):
             raise InputError("an epoch without samples has no record: call update(prediction, target) for its batches")
         record: Record = dict.fromkeys(FIELDS)
@@ -175,10 +180,10 @@ class Epoch:
         return record
 
 
-def merge(parts: list[Columns], rank: int | None) -> Columns:
+def merge(parts: list[Columns], rank: int | None, *, gather: bool = True) -> Columns:
     """The batches as one table in float64 on the CPU, with the rows of every rank."""
     table = {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
-    if is_distributed():
+    if gather and is_distributed():
         if rank is None:
             raise InputError("torch.distributed runs with several ranks: call end_epoch(rank=dist.get_rank())")
         table = {name: _gather(table[name], rank) for name in sorted(table)}

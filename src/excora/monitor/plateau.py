@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +78,37 @@ class PlateauMonitor:
         """
         self._epoch.add(prediction, target, label_mask, self._epoch.look(pooled, h, mask, head))
 
-    def end_epoch(self, *, rank: int | None = None) -> Record:
+    def end_epoch(self, *, rank: int | None = None, gather: bool = True) -> Record:
         """Close the epoch: its record, which is also appended to :attr:`records`.
 
-        Under torch.distributed every rank calls it with its ``rank`` and gets the record of all samples of all ranks.
+        Under torch.distributed every rank calls it with its ``rank`` and gets the record of all samples of all ranks;
+        with ``gather=False`` of its own.
         """
-        record = self._epoch.record(len(self.records), rank=rank)
+        record = self._epoch.record(len(self.records), rank=rank, gather=gather)
         self._epoch = Epoch()
         self.records.append(record)
         return record
 
-    def verdict(self, *, noise_ceiling: float | None = None) -> Verdict:
-        """Why PCC has stopped rising, if it has: see :func:`excora.diagnosis.verdicts.verdict`."""
-        return verdict(self.records, noise_ceiling=noise_ceiling)
+    def verdict(
+        self,
+        *,
+        validation: PlateauMonitor | None = None,
+        peers: Iterable[Mapping[str, Any]] = (),
+        noise_ceiling: float | None = None,
+    ) -> Verdict:
+        """Why PCC has stopped rising, if it has: see :func:`excora.diagnosis.verdict`, and :func:`excora.diagnose`.
+
+        ``validation``: a monitor of the validation part; overfitting, healthy and all that compares with simple models
+        cannot be said without it. ``peers``: their scores there.
+        """
+        records, held = self.parts(validation)
+        return verdict(records, validation=held, peers=peers, noise_ceiling=noise_ceiling)
+
+    def parts(self, validation: PlateauMonitor | None = None) -> tuple[list[Record], list[Record]]:
+        """The records of the training part and of the validation part; a monitor of the latter may stand alone."""
+        if self.stage == "validation" and validation is None:
+            return [], self.records
+        return self.records, [] if validation is None else validation.records
 
     def to_json(self, path: str | Path) -> None:
         """Write the records as JSON; ``excora diagnose FILE`` reads it."""
@@ -128,7 +147,9 @@ class PlateauMonitor:
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:  # noqa: ARG002  (Lightning's signature)
         """Find the pool and listen to it: the head is read at the forward pass, before the optimiser moves it."""
-        pools = [module for module in pl_module.modules() if isinstance(module, Pool)]
+        every = [module for module in pl_module.modules() if isinstance(module, Pool)]
+        inside = {id(part) for pool in every for part in pool.modules() if part is not pool}
+        pools = [pool for pool in every if id(pool) not in inside]  # the heads of a pool are pools
         if self.pool is None and len(pools) > 1:
             raise InputError(f"the model has {len(pools)} pools: say which to watch, PlateauMonitor(pool='its.name')")
         pool = pl_module.get_submodule(self.pool) if self.pool is not None else next(iter(pools), None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from excora.monitor.hull import Columns
-from excora.theory.plateau import measure
+from excora.theory.plateau import Batch, measure
 
 FOLDS = 5
 WIDTH = 128  # wider embeddings are projected: the cost of a fold grows with the cube of the width
@@ -20,7 +22,7 @@ def probe_correlation(table: Columns) -> dict[str, float | int | None]:
     Ridge regression of the target on (yhat_s, mu_s, v_s, lowest_s, highest_s), ridge by the out-of-fold error, all
     figures out of fold: so it does not reward noise that could be memorised. ``probe_gain`` near 0 says that a linear
     read-out finds nothing which the model does not use; it cannot see signal that needs a non-linear one.
-    None for fewer than 40 bags.
+    ``probe_error``: the standard error of the gain, both being of the same bags. None for fewer than 40 bags.
 
     >>> x = torch.randn(200, 1)
     >>> y = x + 2 * torch.randn(200, 1)
@@ -29,7 +31,7 @@ def probe_correlation(table: Columns) -> dict[str, float | int | None]:
     1.0
     """
     features = _features(table)
-    gains, tops = [], []
+    gains, tops, errors = [], [], []
     for t in range(table["target"].shape[1]):
         rows = table["known"][:, t] > 0
         if int(rows.sum()) < 8 * FOLDS:
@@ -40,9 +42,19 @@ def probe_correlation(table: Columns) -> dict[str, float | int | None]:
         if bool(fitted.defined):
             tops.append(float(fitted.pcc))
             gains.append(float(fitted.pcc) - (float(now.pcc) if bool(now.defined) else 0.0))
+            apart = _influence(fitted) - _influence(now)
+            errors.append(float(apart.std()) / math.sqrt(len(y)))
     if not tops:
-        return {"probe_pcc": None, "probe_gain": None}
-    return {"probe_pcc": sum(tops) / len(tops), "probe_gain": sum(gains) / len(gains)}
+        return {"probe_pcc": None, "probe_gain": None, "probe_error": None}
+    # Targets share their bags: the error of a mean is no larger than the mean of the errors.
+    found = {"probe_pcc": tops, "probe_gain": gains, "probe_error": errors}
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def _influence(batch: Batch) -> Tensor:
+    """What each bag adds to a correlation: x y - rho (x^2 + y^2) / 2, x and y standardised; 0 where undefined."""
+    x, y = batch.prediction.flatten(), batch.target.flatten()
+    return x * y - batch.pcc * (x.square() + y.square()) / 2
 
 
 def _features(table: Columns) -> Tensor:

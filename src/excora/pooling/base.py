@@ -23,7 +23,7 @@ from excora.registry import Registry
 class Pooled(NamedTuple):
     """What a pool returns, whatever its kind."""
 
-    value: Tensor  #: the pooled embedding, (bags, dim), in the dtype of the input
+    value: Tensor  #: the pooled embedding, (bags, width of the pool), in the dtype of the input
     weights: Tensor  #: attention weights, differentiable: (bags, elements), or (total,) for a :class:`Ragged`
     penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
     details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, logits
@@ -66,6 +66,11 @@ class Pool(nn.Module):
             raise InputError(f"dim must be a positive width of the elements, got {dim}")
         self.dim = dim
 
+    @property
+    def width(self) -> int:
+        """Of the value."""
+        return self.dim
+
     def check(self, h: Tensor | Ragged, mask: Tensor | None) -> None:
         """Raise unless the input is a batch of bags of this pool's width, as a padded tensor or a ragged batch."""
         if isinstance(h, Ragged):
@@ -98,6 +103,7 @@ class Entry(NamedTuple):
     make: Callable[..., Pool]  #: from the width and the pool's own options
     label: str  #: in tables and figures
     convex: bool  #: whether its effective weights are at least 0 and sum to 1, so that the value stays in the hull
+    usual: bool = True  #: whether it takes part in a comparison that names no pools
 
     def takes(self, option: str) -> bool:
         """Whether the pool has such an option."""
@@ -108,11 +114,11 @@ pools: Registry[Entry] = Registry("pool", home="excora.pooling")
 M = TypeVar("M", bound=Callable[..., Pool])
 
 
-def register_pool(name: str, *, convex: bool, label: str | None = None) -> Callable[[M], M]:
+def register_pool(name: str, *, convex: bool, label: str | None = None, usual: bool = True) -> Callable[[M], M]:
     """Put a class of pools, or a function that makes one, behind ``name``."""
 
     def register(make: M) -> M:
-        pools.register(name, Entry(make, label or name, convex))
+        pools.register(name, Entry(make, label or name, convex, usual))
         return make
 
     return register
@@ -128,10 +134,11 @@ def make_pool(name: str, dim: int, **options: Any) -> Pool:
     False
     """
     pool = pools[name].make(dim, **options)
-    scorer = getattr(pool, "scorer", None)
-    last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
-    if isinstance(last, nn.Module) and isinstance(bias := getattr(last, "bias", None), nn.Parameter):
-        bias.requires_grad_(False)
+    for head in (module for module in pool.modules() if isinstance(module, Pool)):
+        scorer = getattr(head, "scorer", None)
+        last = getattr(scorer, "out", scorer)  # a gated scorer ends in a linear layer of that name
+        if isinstance(last, nn.Module) and isinstance(bias := getattr(last, "bias", None), nn.Parameter):
+            bias.requires_grad_(False)
     return pool
 
 

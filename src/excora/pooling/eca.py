@@ -8,14 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate
-from excora.kernels.attend import attend, gain
-from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool
+from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm
+from excora.kernels.attend import attend
+from excora.kernels.residual import residual
+from excora.pooling.base import Pooled, attention_dropout, check_dropout, register_pool
+from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.pooling.plain import LinearScorer, scores_of
 from excora.ragged import Ragged
 
 
-class ECAPool(Pool):
+class ECAPool(HeadedPool):
     """v = mu + gamma sum_i alpha_i (h_i - mu), alpha = softmax(z / tau), gamma from mu, tau from the dispersion.
 
     A fresh pool gives what :class:`SoftmaxPool` with the same scorer gives; training then finds gamma (0 to ``cap``)
@@ -25,6 +27,8 @@ class ECAPool(Pool):
     - ``residual``, ``temperature``, ``cap``, ``hidden``, ``scale``, ``penalty_weight``: see
       :class:`excora.extrapolation.Extrapolation`.
     - ``dropout``: on the attention weights, then renormalised.
+    - ``heads``, ``values``: several scorers, each with a gain and a temperature of its own, on parts of the channels or
+      all, see :class:`excora.pooling.heads.HeadedPool`; a scorer is then given as a function that makes one.
 
     >>> pool = ECAPool(4)
     >>> pooled = pool(torch.randn(2, 3, 4), torch.tensor([[True, True, False], [False, False, False]]))
@@ -36,7 +40,7 @@ class ECAPool(Pool):
         self,
         dim: int,
         *,
-        scorer: nn.Module | None = None,
+        scorer: Scorer | None = None,
         residual: Residual = "free",
         temperature: TemperatureForm = "learned",
         cap: float = 4.0,
@@ -44,19 +48,23 @@ class ECAPool(Pool):
         scale: Scale = "sqrt_dim",
         penalty_weight: float = 1e-3,
         dropout: float = 0.0,
+        heads: int = 1,
+        values: Values = "split",
     ) -> None:
-        super().__init__(dim)
         check_dropout(dropout)
-        self.scorer = LinearScorer(dim) if scorer is None else scorer
-        self.extrapolation = Extrapolation(
-            dim,
-            residual=residual,
-            temperature=temperature,
-            cap=cap,
-            hidden=hidden,
-            scale=scale,
-            penalty_weight=penalty_weight,
-        )
+        make = scorer_of(scorer, heads, lambda: LinearScorer(dim))
+        form: dict[str, Any] = {
+            "residual": residual,
+            "temperature": temperature,
+            "cap": cap,
+            "hidden": hidden,
+            "scale": scale,
+            "penalty_weight": penalty_weight,
+        }
+        super().__init__(dim, heads, values, lambda part: ECAPool(part, scorer=make(), dropout=dropout, **form))
+        if self.heads is None:
+            self.scorer = make()
+            self.extrapolation = Extrapolation(dim, **form)
         self.dropout = dropout
 
     @classmethod
@@ -64,12 +72,14 @@ class ECAPool(Pool):
         cls,
         dim: int,
         *,
-        scorer: nn.Module | None = None,
+        scorer: Scorer | None = None,
         t_min: float = 0.5,
         beta: float = 1.0,
         gamma_max: float = 2.0,
         hidden: int = 8,
         penalty_weight: float = 1e-3,
+        heads: int = 1,
+        values: Values = "split",
     ) -> ECAPool:
         """The paper's form: z = h.w + b, gamma = min(1 + softplus(MLP(mu)), gamma_max), tau = t_min + beta sigma.
 
@@ -78,25 +88,31 @@ class ECAPool(Pool):
         """
         return cls(
             dim,
-            scorer=nn.Linear(dim, 1) if scorer is None else scorer,
+            scorer=(lambda: nn.Linear(dim, 1)) if scorer is None else scorer,
             residual="paper",
             temperature=(t_min, beta),
             cap=gamma_max,
             hidden=hidden,
             scale="paper",
             penalty_weight=penalty_weight,
+            heads=heads,
+            values=values,
         )
 
     def forward(self, h: Tensor | Ragged, mask: Tensor | None = None) -> Pooled:
         """Pool each bag: see :class:`Pooled`; details holds gamma, temperature, dispersion and logits."""
         self.check(h, mask)
+        if self.heads is not None:
+            return self.together(h, mask)
+        return self._with_scores(h, mask, *scores_of(self.scorer, h, mask))
+
+    def _with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
+        """One head."""
         elements = h.values if isinstance(h, Ragged) else h
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         ours = self.extrapolation
-        scores, scale = scores_of(self.scorer, h, mask)
         out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
-        gamma = ours.gamma(out.mean) if ours.gain is None else gain(ours.gain, out.mean)
-        value = extrapolate(out.mean, out.attended, gamma.unsqueeze(1)).to(elements.dtype)
+        value, gamma = residual(ours, out.mean, out.attended)
         details = {
             "gamma": gamma,
             "temperature": out.temperature,
@@ -104,11 +120,12 @@ class ECAPool(Pool):
             "logits": out.logits,
         }
         real = h.lengths if isinstance(h, Ragged) else mask
-        return Pooled(value, out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
+        return Pooled(value.to(elements.dtype), out.weights, ours.penalty(gamma, _not_empty(h, mask)), details, real)
 
     def extrapolation_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of gamma and temperature, which weight decay should leave alone."""
-        yield from self.extrapolation.parameters()
+        if self.heads is None:  # heads name theirs themselves
+            yield from self.extrapolation.parameters()
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for part in ("gain.", "temperature."):  # where version 0.1 had them

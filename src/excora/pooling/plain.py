@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from excora.functional import at_least_float32, blank_padding, element_count
 from excora.kernels.attend import attend
+from excora.kernels.function import is_bare
 from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout, register_pool, score
+from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.ragged import Ragged
 from excora.reduce import Penalty
 
@@ -86,28 +88,45 @@ class LinearScorer(nn.Module):
 
 
 @register_pool("softmax", convex=True)
-class SoftmaxPool(Pool):
+class SoftmaxPool(HeadedPool):
     """Attention pooling: v = sum_i alpha_i h_i, alpha = softmax(z), z = scorer(h).
 
     ``scorer`` maps (..., dim) to (..., 1) or (...): any module, z = h.w / sqrt(dim) + b by default. ``dropout`` acts on
-    the attention weights, which are then renormalised. An empty bag gives zeros.
+    the attention weights, which are then renormalised. An empty bag gives zeros. ``heads`` and ``values``: several
+    scorers, on parts of the channels ("split") or all ("shared"), see :class:`excora.pooling.heads.HeadedPool`; a
+    scorer is then given as a function that makes one.
 
     >>> pooled = SoftmaxPool(4)(torch.randn(2, 3, 4))
     >>> pooled.value.shape, pooled.weights.shape
     (torch.Size([2, 4]), torch.Size([2, 3]))
     """
 
-    def __init__(self, dim: int, *, scorer: nn.Module | None = None, dropout: float = 0.0) -> None:
-        super().__init__(dim)
+    def __init__(
+        self,
+        dim: int,
+        *,
+        scorer: Scorer | None = None,
+        dropout: float = 0.0,
+        heads: int = 1,
+        values: Values = "split",
+    ) -> None:
         check_dropout(dropout)
-        self.scorer = LinearScorer(dim) if scorer is None else scorer
+        make = scorer_of(scorer, heads, lambda: LinearScorer(dim))
+        super().__init__(dim, heads, values, lambda part: SoftmaxPool(part, scorer=make(), dropout=dropout))
+        if self.heads is None:
+            self.scorer = make()
         self.dropout = dropout
 
     def forward(self, h: Tensor | Ragged, mask: Tensor | None = None) -> Pooled:
         """Pool each bag: see :class:`Pooled`."""
         self.check(h, mask)
+        if self.heads is not None:
+            return self.together(h, mask)
+        return self._with_scores(h, mask, *scores_of(self.scorer, h, mask))
+
+    def _with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
+        """One head."""
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
-        scores, scale = scores_of(self.scorer, h, mask)
         out = attend(h, scores, None, (), mask=mask, keep=keep, scale=scale)
         dtype, real = (h.values.dtype, h.lengths) if isinstance(h, Ragged) else (h.dtype, mask)
         return Pooled(out.attended.to(dtype), out.weights, _no_penalty(out.weights), {"logits": out.logits}, real)
@@ -115,8 +134,7 @@ class SoftmaxPool(Pool):
 
 def scores_of(scorer: nn.Module, h: Tensor | Ragged, mask: Tensor | None) -> tuple[tuple[Tensor, ...], float]:
     """Scores and scale as ``attend`` takes them: a linear scorer's weight and bias, to be fused, or else logits."""
-    hooks = scorer._forward_hooks or scorer._forward_pre_hooks or scorer._backward_hooks or scorer._backward_pre_hooks
-    if not hooks and "forward" not in vars(scorer):
+    if is_bare(scorer):
         if type(scorer) is LinearScorer:
             return (scorer.weight, scorer.bias), scorer.scale
         if type(scorer) is nn.Linear and scorer.out_features == 1:
@@ -141,11 +159,13 @@ class GatedScorer(nn.Module):
 
 @register_pool("gated", convex=True)
 class GatedPool(SoftmaxPool):
-    """Attention pooling with a tanh-sigmoid gated scorer of ``hidden`` units.
+    """Attention pooling with a tanh-sigmoid gated scorer of ``hidden`` units, or with one for each of its ``heads``.
 
     >>> GatedPool(4)(torch.randn(2, 3, 4)).value.shape
     torch.Size([2, 4])
     """
 
-    def __init__(self, dim: int, *, hidden: int = 128, dropout: float = 0.0) -> None:
-        super().__init__(dim, scorer=GatedScorer(dim, hidden), dropout=dropout)
+    def __init__(
+        self, dim: int, *, hidden: int = 128, dropout: float = 0.0, heads: int = 1, values: Values = "split"
+    ) -> None:
+        super().__init__(dim, scorer=lambda: GatedScorer(dim, hidden), dropout=dropout, heads=heads, values=values)

@@ -30,6 +30,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 STATES = {"training": "This run has not ended yet.", "interrupted": "This run was interrupted before its end."}
+VALIDATED = " What is shown is the validation part: the test part is looked at when it has ended."
 
 
 def write_report(folder: str | Path) -> Path:
@@ -73,7 +74,8 @@ def page_of_run(record: RunRecord) -> str:
     '<!doctype html>'
     """
     state = "finished" if record.config is None else record.config.state
-    return _render(record, "" if state == "finished" else STATES.get(state, f"This run is in the state “{state}”."))
+    words = "" if state == "finished" else STATES.get(state, f"This run is in the state “{state}”.")
+    return _render(record, words + (VALIDATED if words and record.results and not record.results.test else ""))
 
 
 def page_of_comparison(record: ComparisonRecord) -> str:

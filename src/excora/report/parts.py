@@ -74,6 +74,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reached:
+    """PCC and MSE, means over targets."""
+
+    pcc: Number
+    mse: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What a simple model reaches on the same split."""
+
+    name: str
+    validation: Reached | None = None
+    test: Reached | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """What the run is worth: results.json."""
 
@@ -87,6 +104,13 @@ class Results:
     groups: dict[str, list[GroupScore]] = field(default_factory=dict)
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
+    baselines: list[Baseline] = field(default_factory=list)
+
+    @property
+    def simple(self) -> dict[str, float]:
+        """The PCC of simple models on the part whose scores count, by name."""
+        reached = {one.name: one.test if self.part == "test" else one.validation for one in self.baselines}
+        return {name: found.pcc for name, found in reached.items() if found is not None and found.pcc is not None}
 
     @property
     def part(self) -> Literal["test", "validation"]:
@@ -109,6 +133,15 @@ class Element:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Places:
+    """Elements where they lie, with their shares."""
+
+    x: list[float]
+    y: list[float]
+    effective: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sample:
     """A sample whose heaviest elements are shown; of several targets prediction and target are lists."""
 
@@ -119,6 +152,7 @@ class Sample:
     target: Any
     gamma: Number = None
     temperature: Number = None
+    places: Places | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,20 +211,18 @@ class ModelRun:
     seed: int
     fold: int
     seconds: float
+    pcc: Number = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRow:
-    """A compared model: mean and standard deviation over its runs."""
+    """A compared model: scores over all test samples of a seed together, mean over seeds."""
 
     model: str
     label: str
     pcc: Number
-    pcc_sd: Number
     mse: Number
-    mse_sd: Number
     mae: Number
-    mae_sd: Number
     seconds: float
     runs: list[ModelRun]
 
@@ -204,4 +236,12 @@ class Pair:
     difference: float
     low: float
     high: float
-    verdict: Literal["better", "no difference", "worse"]
+    verdict: Literal["better", "no difference", "cannot tell", "worse"]
+
+    def turned(self) -> Pair:
+        """The same, from the other model's side."""
+        word: Any = {"better": "worse", "worse": "better"}.get(self.verdict, self.verdict)
+        return Pair(
+            model=self.against, against=self.model, difference=-self.difference, low=-self.high, high=-self.low,
+            verdict=word,
+        )  # fmt: skip

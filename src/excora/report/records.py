@@ -9,7 +9,7 @@ from typing import Any
 
 from excora.errors import InputError
 from excora.report.checking import build
-from excora.report.numerals import plural
+from excora.report.numerals import correlation, plural
 from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results
 from excora.report.reading import numbers, read_columns, read_json
 
@@ -32,7 +32,7 @@ class ComparisonRecord:
     @classmethod
     def of(cls, content: Mapping[str, Any], source: object = "comparison") -> ComparisonRecord:
         """From ``Comparison.to_dict()``."""
-        found: ComparisonRecord = build(cls, content, source)
+        found: ComparisonRecord = build(cls, _one_pcc(content), source)
         return found
 
     @classmethod
@@ -151,10 +151,27 @@ class RunRecord:
             return "A run without its config.json" if self.comparison is None else self.comparison.line
         chosen = {word: self.config.setting(word) for word in ("model", "pool")}
         words = [f"the {word} {name}" for word, name in chosen.items() if isinstance(name, str)]
-        return _line(self.config.data.get("path"), *([f"with {' and '.join(words)}"] if words else []))
+        return _line(self.config.data.get("path"), *([f"with {' and '.join(words)}"] if words else []), *self._beside)
+
+    @property
+    def _beside(self) -> list[str]:
+        """The scores of simple models in words."""
+        if self.results is None or not self.results.simple:
+            return []
+        scores = ", ".join(f"{name} {correlation(pcc)}" for name, pcc in self.results.simple.items())
+        return [f"beside {scores} ({self.results.part} PCC on the same split)"]
 
 
 Record = RunRecord | ComparisonRecord
+
+
+def _one_pcc(content: Any) -> Any:
+    """In 0.1 the PCC of a row was a mean over folds, and what differences are taken of stood beside it."""
+    rows = content.get("rows") if isinstance(content, Mapping) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return content
+    names = {"pooled_pcc": "pcc", "pooled_mse": "mse"}
+    return {**content, "rows": [row | {new: row[old] for old, new in names.items() if old in row} for row in rows]}
 
 
 def _epochs(rows: Iterable[Mapping[str, Any]], needed: tuple[str, ...], source: object) -> Epochs:

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-#: Verdict: (how it looks: good, open or act; what it says to somebody who knows no attention). The monitor's own
-#: sentence stands beside the evidence.
+#: Verdict: (how it looks: good, open or act; what it says to somebody who knows no attention). The verdict's own
+#: sentence, with its numbers, follows.
 VERDICTS = {
     "still improving": ("open", "The model was still getting better when training ended: give it more time."),
     "overfitting": (
         "act",
-        "The model went on learning its training samples by heart: on others it had stopped getting better.",
+        "The model went on learning its training samples by heart: on others it got worse. The best epoch was kept.",
     ),
+    "behind a simple model": ("act", "A simple model predicts the same samples better than this one."),
     "optimisation-limited": (
         "act",
-        "The data holds more than the model has learned, and the model could express it: training did not get there.",
+        "The data holds more than the model has learned: a simple reading of what it sees does better.",
     ),
     "capacity-limited": (
         "act",
         "The model has learned all that this kind of attention can express, and the data holds more.",
     ),
-    "attention collapsed": (
-        "act",
-        "The model treats all elements alike, as a plain average would, although some matter more than others.",
-    ),
+    "attention collapsed": ("act", "The model treats all elements of a sample alike, as a plain average would."),
     "attention saturated": (
         "act",
-        "The model looks at a single element of each sample, and often not at the right one.",
+        "The model looks at a single element of each sample, and the others hold more.",
     ),
-    "noise-limited": (
+    "data-limited": (
         "open",
-        "The model has found what there is to find in this data: what is left looks like noise.",
+        "The model does as well as the simple models on these samples: better labels, further features or more "
+        "samples are likelier to help than another model.",
     ),
+    "no signal found": ("open", "Neither this model nor a simple one can predict these samples."),
     "scale or offset only": (
         "act",
-        "The model has the right order, but its predictions are shifted or stretched: a straight line corrects that.",
+        "The predictions are shifted or stretched: a straight line through them would remove much of their error.",
     ),
-    "healthy": ("good", "Training has come to rest at a high correlation, and nothing looks wrong."),
+    "healthy": ("good", "Training has come to rest, and nothing looks wrong."),
+    #: Of runs of older versions, which did not look at simple models.
+    "noise-limited": ("open", "The monitor found nothing more to learn; what simple models reach was not looked at."),
 }
 
 #: What the detector says about the end of the run.
 STATES = {
-    "plateau": "The correlation has been flat since epoch {start}, while the error kept falling.",
-    "converged": "The correlation has been flat since epoch {start}, and the error no longer falls either.",
-    "improving": "The correlation was still rising at the end.",
-    "worsening": "The correlation was falling at the end.",
+    "plateau": "The {part} correlation has been flat since epoch {start}, while the error kept falling.",
+    "converged": "The {part} correlation has been flat since epoch {start}, and the error no longer falls either.",
+    "improving": "The {part} correlation was still rising at the end.",
+    "worsening": "The {part} correlation was falling at the end.",
     "too short": "There are too few epochs to say whether the correlation has levelled off.",
 }
 
@@ -65,10 +67,12 @@ TERMS = {
     "validation part; the test part is looked at once, at the end. Only the test figures are a fair score.",
 }
 
+#: Of the error: sigma_y^2 (1 - rho^2), (sigma_yhat - rho sigma_y)^2, (mean yhat - mean y)^2. The right spread of a
+#: prediction is rho sigma_y: one that is unsure must vary less than the truth.
 PARTS = {
-    "mse_correlation": ("Wrong order", "what only a higher correlation removes"),
-    "mse_scale": ("Wrong spread", "predictions vary too much or too little"),
-    "mse_offset": ("Wrong level", "predictions are too high or too low on average"),
+    "order": ("Wrong order", "what only a higher correlation removes"),
+    "spread": ("Wrong spread", "predictions vary more or less than their correlation warrants"),
+    "level": ("Wrong level", "predictions are too high or too low on average"),
 }
 
 SHARES = (

@@ -68,7 +68,8 @@ class Bounds(NamedTuple):
 def draw(seeds: Sequence[Predicted], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Draws]:
     """Draws of "pcc" and "mse" for every model.
 
-    Several targets: the mean over targets. An undefined correlation counts as 0, so that a collapsed model loses.
+    Several targets: the mean over targets. An undefined correlation counts as 0, so that a collapsed model loses; so
+    does that of predictions which are constant in every fold.
     """
     seeds, unit = _numbered(seeds)
     units, models = int(unit.max()) + 1, len(seeds[0].prediction)
@@ -109,7 +110,9 @@ def _scores(predicted: Predicted, model: int, counts: Array) -> tuple[Array, Arr
         x, y, unit = x[known], y[known], predicted.unit[known]  # noqa: PLW2901
         if not len(y):
             continue
-        sums, squares = unit_moments(x, y, unit, units), (x - y) ** 2
+        squares = (x - y) ** 2
+        x = x if _varies(x, predicted.fold[known]) else np.zeros_like(x)  # noqa: PLW2901
+        sums = unit_moments(x, y, unit, units)
         rho, size = float(correlations(sums.sum(0))), counts @ np.bincount(unit, minlength=units)
         own = np.array([np.nan_to_num(rho), squares.mean()])
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -122,6 +125,15 @@ def _scores(predicted: Predicted, model: int, counts: Array) -> tuple[Array, Arr
         contribution[:, known] += (each - own[:, None]) * (n / len(y)) / targets
         contribution += own[:, None] / targets
     return score, drawn, contribution
+
+
+def _varies(x: Array, fold: Codes) -> bool:
+    """Whether predictions differ within a fold. Means of the training parts alone go against those of the test parts:
+    what a fold leaves to the others is missing in it, and the correlation of nothing would be below 0.
+    """
+    first = np.zeros(int(fold.max()) + 1)
+    first[fold] = x
+    return bool((x != first[fold]).any())
 
 
 def _influence(x: Array, y: Array, rho: float) -> Array:
@@ -153,31 +165,27 @@ def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tupl
     generator = np.random.default_rng(seed)
     if draws.units > 1:
         error *= np.sqrt(draws.units / generator.chisquare(draws.units - 1, len(error)))[:, None]
-    cell, spread = draws.cell[:, a] - draws.cell[:, b], draws.spread[..., a] - draws.spread[..., b]
-    return difference, error + _training_errors(cell, spread, draws.share, len(error), generator)
-
-
-def _training_errors(cell: Array, spread: Array, share: Array, count: int, generator: np.random.Generator) -> Array:
-    """Draws of the error that comes from having these trainings and no others: (count, pairs); 0 for a single one, of
-    which nothing is known.
-    """
-    cells, pairs = cell.shape
-    if cells == 1:
-        return np.zeros((count, pairs))
-    chi = generator.chisquare(cells - 1, count)
-    # One normal draw a cell, shared by the pairs: their errors go together as the cells' differences do.
-    normal = generator.normal(size=(count, cells))
+    cells, models = draws.cell.shape
+    if cells == 1:  # a single training: nothing is known of others
+        return difference, error
+    # Every pair's variance is known from its own cells: what is drawn for it has to go together with what is drawn for
+    # the others as for models with luck of their own, else the worst of many pairs would seem as well known as one.
+    normal = generator.normal(size=(len(error), cells, models))
+    apart = (normal[..., a] - normal[..., b]) / np.sqrt(2)
+    chi, along = (apart[:, 1:] ** 2).sum(1), apart[:, 0]
+    scale = np.sqrt((draws.share**2).sum())
     contrast = np.linalg.svd(np.ones((1, cells)))[2][1:]  # (cells - 1, cells), orthogonal to 1
-    found = np.empty((count, pairs))
-    for p in range(pairs):
-        known = spread[:, :, p] @ contrast.T
+    for p, (one, other) in enumerate(pairs):
+        means, spread = draws.cell[:, one] - draws.cell[:, other], draws.spread[..., one] - draws.spread[..., other]
+        known = spread @ contrast.T
         values, vectors = np.linalg.eigh(known.T @ known)
-        z = vectors.T @ (contrast @ cell[:, p])
-        variance = _solve(z**2, np.maximum(values, 0.0), chi)
-        apart = cell[:, p] - cell[:, p].mean()
-        along = normal @ apart / max(np.linalg.norm(apart), np.finfo(np.float64).tiny)
-        found[:, p] = np.sqrt(variance * (share**2).sum()) * along
-    return found
+        variance = _solve((vectors.T @ (contrast @ means)) ** 2, np.maximum(values, 0.0), chi[:, p])
+        error[:, p] += np.sqrt(variance) * scale * along[:, p]
+    return difference, error
+
+
+#: Of v, in units of the largest that it can be.
+_GRID = np.geomspace(1.0, 1e-12, 500)
 
 
 def _solve(square: Array, known: Array, chi: Array) -> Array:
@@ -186,7 +194,7 @@ def _solve(square: Array, known: Array, chi: Array) -> Array:
     if not total > 0:
         return np.zeros_like(chi)
     # The sum falls in v and is at most total / v: a fine grid below that, and straight lines between.
-    grid = total / chi.min() * np.geomspace(1.0, 1e-12, 500)
+    grid = total / chi.min() * _GRID
     height = (square / (known + grid[:, None])).sum(1)
     return np.interp(chi, height, grid, right=0.0)
 
@@ -195,17 +203,3 @@ def pairwise(difference: Array, error: Array) -> list[Bounds]:
     """The 95 % interval of each pair by itself."""
     low, high = np.quantile(error, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return [Bounds(*map(float, row)) for row in zip(difference, difference + low, difference + high, strict=True)]
-
-
-def simultaneous(difference: Array, error: Array) -> list[Bounds]:
-    """Intervals that hold for all pairs at once with 95 %: the pairwise ones, all stretched by one factor.
-
-    The factor is the 95 % quantile of the largest error among the pairs in units of its half-width: errors that models
-    share are used, and picking the best of many models is paid for.
-    """
-    low, high = np.quantile(error, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    width = (high - low) / 2
-    largest = (np.abs(error) / np.where(width > 0, width, np.inf)).max(1)
-    factor = max(float(np.quantile(largest, LEVEL)), 1.0)
-    rows = zip(difference, difference + factor * low, difference + factor * high, strict=True)
-    return [Bounds(*map(float, row)) for row in rows]

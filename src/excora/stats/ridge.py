@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excora.errors import InputError
 from excora.stats.correlation import Array
 
+#: Parts that groups are dealt to.
+FOLDS = 10
 #: What the penalty of standardised columns is looked for in: 22 values from 1e-2 to 1e5.
 PENALTIES = tuple(np.logspace(-2, 5, 22).tolist())
 
@@ -84,6 +87,25 @@ class RidgePath:
         return self.y - missed / np.maximum(1.0 - self.leverage(alpha), 1e-12)[:, None]
 
 
+class LeftOutGroups:
+    """As :meth:`RidgePath.left_out` where samples of a group are not independent: whole groups, in at most 10 folds."""
+
+    def __init__(self, x: Array, y: Array, weight: Array | None, group: NDArray[Any]) -> None:
+        names, codes = np.unique(group, return_inverse=True)
+        fold = codes % min(len(names), FOLDS)
+        self.x, self.shape, self.folds = x, y.shape, []
+        for number in range(int(fold.max()) + 1):
+            seen = fold != number
+            self.folds.append((~seen, RidgePath(x[seen], y[seen], None if weight is None else weight[seen])))
+
+    def left_out(self, alpha: float) -> Array:
+        """For each sample the prediction (n, t) of the fit to the other folds."""
+        found = np.empty(self.shape)
+        for held, path in self.folds:
+            found[held] = path.at(alpha).predict(self.x[held])
+        return found
+
+
 class LeftOutRidge(NamedTuple):
     """A ridge whose penalties are those of the least squared error on left-out samples."""
 
@@ -93,9 +115,15 @@ class LeftOutRidge(NamedTuple):
 
 
 def left_out_ridge(
-    x: Array, y: Array, weight: Array | None = None, penalties: Sequence[float] = PENALTIES
+    x: Array,
+    y: Array,
+    weight: Array | None = None,
+    penalties: Sequence[float] = PENALTIES,
+    group: NDArray[Any] | None = None,
 ) -> LeftOutRidge:
     """One penalty a target, by exact leave-one-out; a label that is NaN is not known and does not count.
+
+    ``group`` (n,): samples of one group are left out together, see :class:`LeftOutGroups`.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 2))
@@ -119,21 +147,43 @@ def left_out_ridge(
             left_out[:, targets] = intercept[targets]
             continue
         held = None if weight is None else weight[known]
-        line, own, penalty = _best(RidgePath(x[known], y[known][:, targets], held), held, penalties)
+        given = x[known], y[known][:, targets], held
+        apart = group is not None and len(set(group[known])) > 1
+        path, judge = RidgePath(*given), LeftOutGroups(*given, group[known]) if apart and group is not None else None
+        line, own, penalty = _best(path, judge or path, held, penalties)
         coefficient[:, targets], intercept[targets], chosen[targets] = line.coefficient, line.intercept, penalty
         left_out[:, targets] = line.predict(x)
         left_out[np.ix_(known, targets)] = own
     return LeftOutRidge(Linear(coefficient, intercept), left_out, chosen)
 
 
-def _best(path: RidgePath, weight: Array | None, penalties: Sequence[float]) -> LeftOutRidge:
+def standardised_ridge(
+    x: Array, y: Array, weight: Array | None = None, group: NDArray[Any] | None = None
+) -> LeftOutRidge:
+    """:func:`left_out_ridge` of columns with mean 0 and deviation 1; its line reads ``x`` as it is.
+
+    >>> x = np.array([[0.0, 5.0], [100.0, 5.0], [200.0, 5.0], [300.0, 5.0]])
+    >>> standardised_ridge(x, x[:, :1] / 100).line.coefficient.round(4).ravel().tolist()
+    [0.01, 0.0]
+    """
+    mean, std = x.mean(0), x.std(0)
+    flat = ~(std > 1e-12 * np.abs(x).max(0, initial=0.0))
+    std[flat] = 1.0
+    found = left_out_ridge(np.where(flat, 0.0, (x - mean) / std), y, weight, group=group)
+    coefficient = found.line.coefficient / std[:, None]
+    return found._replace(line=Linear(coefficient, found.line.intercept - mean @ coefficient))
+
+
+def _best(
+    path: RidgePath, judge: RidgePath | LeftOutGroups, weight: Array | None, penalties: Sequence[float]
+) -> LeftOutRidge:
     """By target, the penalty of the least weighted squared error on left-out samples; the larger one of equals."""
     v = np.ones(len(path.y)) if weight is None or not weight.any() else weight
     error = np.full(path.y.shape[1], np.inf)
     coefficient = np.zeros((path.centred.shape[1], path.y.shape[1]))
     intercept, own, penalty = np.zeros_like(error), np.empty_like(path.y, dtype=float), np.zeros_like(error)
     for alpha in sorted(penalties, reverse=True):
-        out = path.left_out(alpha)
+        out = judge.left_out(alpha)
         now = v @ (path.y - out) ** 2
         better = now < error
         if better.any():

@@ -14,13 +14,14 @@ def sample_units(samples: int, *, group: Codes | None = None, time: Array | None
     """The unit that each sample is resampled with, (samples,), numbered from 0.
 
     Groups whole; of time-ordered samples blocks of about sqrt(n) neighbours, for neighbours are alike; else each sample
-    by itself, or random blocks of a data set of more than 2,000.
+    by itself. More than 2,000 samples or groups are put into 2,000 random blocks.
 
     >>> sample_units(9, time=np.arange(9.0)[::-1]).tolist()
     [2, 2, 2, 1, 1, 1, 0, 0, 0]
     """
     if group is not None:
-        return np.unique(group, return_inverse=True)[1].astype(np.intp)
+        names, codes = np.unique(group, return_inverse=True)
+        return sample_units(len(names))[codes.astype(np.intp)]
     if time is not None:
         blocks = max(int(np.sqrt(samples)), 1)
         rank = np.empty(samples, dtype=np.intp)

@@ -105,6 +105,11 @@ class Rows(Dataset[Batch | list[Index] | ExcoraError]):
         except ExcoraError as error:
             return error
 
+    def labels(self, index: Index) -> NDArray[np.float64]:
+        """The targets of ``index`` (n, targets), NaN where unknown."""
+        known = True if self.known is None else self.known.numpy()[index]
+        return np.where(known, self.target.numpy()[index], np.nan).astype(np.float64)
+
     def read(self, index: Index) -> Batch:
         """The samples of ``index``; none is an empty batch, for a rank that has none of a small last batch."""
         inputs = self.features.read(index) if len(index) else none_of(self.features.read(np.zeros(1, np.intp)))

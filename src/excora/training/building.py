@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from excora.data.dataset import Dataset, Features, Index
 from excora.data.preparation import Preparation
 from excora.errors import InputError
 from excora.models import Network, Samples, models
+from excora.models.parts.start import Begun, begin
 from excora.settings import Setup
 
 
@@ -21,6 +23,7 @@ class Built(NamedTuple):
     features: Features  #: as the network reads them
     target: NDArray[np.float32]  #: (n, targets), standardised, NaN where unknown
     preparation: Preparation
+    start: Begun | None = None  #: what a fresh network starts from, and why
 
 
 def build(
@@ -28,12 +31,14 @@ def build(
     train: Index,
     setup: Setup,
     *,
+    validation: Index | None = None,
     preparation: Preparation | None = None,
     start: Network | None = None,
     origin: Index | None = None,
 ) -> Built:
     """Prepare the samples, by what ``train`` shows of them alone, and build the network of ``setup`` for them.
 
+    ``validation``: samples that help to decide whether the network starts from a ridge (``setup.recipe.start``).
     ``preparation``: one that is known already. ``start``: a trained network of the same setup to go on from.
     ``origin`` (n,): where samples repeat others, the place of each one's original.
 
@@ -50,6 +55,9 @@ def build(
     samples = Samples(preparation.features(dataset), target, train, *about)
     if start is not None:
         network, features = model.go_on(start, preparation.spec, samples, setup.options)
-    else:
-        network, features = model.build(preparation.spec, samples, setup.options, seed=setup.recipe.seed)
-    return Built(network, features, target, preparation)
+        network.linear_start = copy.deepcopy(start.linear_start)
+        return Built(network, features, target, preparation)
+    network, features = model.build(preparation.spec, samples, setup.options, seed=setup.recipe.seed)
+    read = samples._replace(features=features)
+    begun = begin(network, preparation.spec, read, setup.recipe.start, validation)
+    return Built(network, features, target, preparation, begun)

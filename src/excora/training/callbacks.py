@@ -17,6 +17,7 @@ from torch import Tensor
 from excora.errors import ExcoraError, InputError
 from excora.settings import Recipe
 from excora.storage import write_atomically
+from excora.training.progress import Lines
 from excora.training.run_monitor import RunMonitor
 
 COLUMNS = ("epoch", "train_loss", "validation_pcc", "validation_mse", "validation_criterion", "learning_rate")
@@ -27,7 +28,10 @@ VALIDATED = "validation_criterion"  #: in the rows of a run with a validation pa
 
 
 class Best(NamedTuple):
-    """The epoch with the lowest criterion so far (the last one, without validation), and the network's weights then."""
+    """The epoch with the lowest criterion so far (the last one, without validation), and the network's weights then.
+
+    Epoch -1 is the network before training, where that was scored.
+    """
 
     epoch: int
     state: dict[str, Tensor]
@@ -39,8 +43,14 @@ class Journal(Callback):
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.best: Best | None = None
+        self.start: Row | None = None  #: the validation figures before training, of a network that starts from a ridge
         self.seconds = 0.0
         self._since = 0.0
+
+    def begin(self, row: Row, state: dict[str, Tensor]) -> None:
+        """Score and weights of the network before training."""
+        self.start = row
+        self.best = Best(-1, {name: value.detach().cpu().clone() for name, value in state.items()})
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ARG002
         """Start the clock."""
@@ -60,12 +70,21 @@ class Journal(Callback):
 
     @property
     def best_epoch(self) -> int | None:
-        """The first epoch with the lowest criterion, without validation the last one; None if none is finite."""
+        """The first epoch with the lowest criterion, without validation the last one; None if none is finite.
+
+        -1 where none is better than the start.
+        """
+        trained = self._best_trained
+        if self.start is not None and (trained is None or self.start[VALIDATED] <= trained[VALIDATED]):
+            return -1
+        return None if trained is None else int(trained["epoch"])
+
+    @property
+    def _best_trained(self) -> Row | None:
         known = [row for row in self.rows if math.isfinite(_judged(row))]
         if not known:
             return None
-        best = min(known, key=_judged) if VALIDATED in known[-1] else known[-1]
-        return int(best["epoch"])
+        return min(known, key=_judged) if VALIDATED in known[-1] else known[-1]
 
     @property
     def _diverged(self) -> bool:
@@ -75,7 +94,9 @@ class Journal(Callback):
         """Why no further epoch is due: "diverged", "patience", "epochs"; None if one is."""
         if self._diverged:
             return "diverged"
-        if self.best_epoch is not None and len(self.rows) - 1 - self.best_epoch >= recipe.patience:
+        # Patience is with the epochs, whatever they started from: a network may lose before it gains.
+        best = self._best_trained
+        if best is not None and len(self.rows) - 1 - int(best["epoch"]) >= recipe.patience:
             return "patience"
         return "epochs" if len(self.rows) >= recipe.epochs else None
 
@@ -90,14 +111,15 @@ class Journal(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Plain values and tensors."""
         best = None if self.best is None else {"epoch": self.best.epoch, "state": self.best.state}
-        return {"rows": [dict(row) for row in self.rows], "best": best, "seconds": self.seconds}
+        rows = [dict(row) for row in self.rows]
+        return {"rows": rows, "best": best, "seconds": self.seconds, "start": self.start}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self.rows = [dict(row) for row in state_dict["rows"]]
         best = state_dict["best"]
         self.best = None if best is None else Best(best["epoch"], best["state"])
-        self.seconds = state_dict["seconds"]
+        self.seconds, self.start = state_dict["seconds"], state_dict.get("start")
 
 
 def _judged(row: Row) -> float:
@@ -255,8 +277,9 @@ def callbacks(
     found: list[Any] = [monitor, journal]
     if validated:
         found.append(Patience(recipe.patience))
-    if progress and (bar := Bar(recipe.epochs)).wanted:
-        found.append(bar)
+    if progress:
+        bar = Bar(recipe.epochs)
+        found.append(bar if bar.wanted else Lines(recipe.epochs))
     if folder is not None:
         found.append(RunCheckpoint(folder, journal, monitor))
     return found

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from excora.data.dataset import Features, Index, each, in_double
 from excora.errors import InputError
 from excora.models import Network, Output
 from excora.pooling import Pooled
-from excora.settings import Setup
-from excora.stats.correlation import mean_over_targets, within_groups
+from excora.settings import Machine, Recipe, Setup
+from excora.stats.correlation import mean_over_targets, pearson, selection_mean, within_groups
 from excora.stats.intervals import pooled_interval
-from excora.training.batches import in_order
+from excora.stats.scores import criterion, squared_error
+from excora.training.batches import Rows, in_order
+from excora.training.run_monitor import RunMonitor
 
 Floats = NDArray[np.float64]
 
@@ -49,12 +53,12 @@ class Answer:
 
 def outputs(
     network: Network, features: Features, index: Index, *, max_elements: int, accelerator: str = "cpu",
-    double: bool = False,
+    double: bool = False, watched: bool = False,
 ) -> Iterator[tuple[Index, Output]]:  # fmt: skip
     """What the network says of the samples of ``index``, some at a time, and which these are; the one such loop.
 
     At most ``max_elements`` elements are in memory at once; on a GPU if training would use one. ``double``: inputs in
-    float64, for a network that is.
+    float64, for a network that is. ``watched``: a monitor listens, who may want a gradient of the head.
     """
     wants = accelerator in ("auto", "gpu", "cuda")
     device = torch.device("cuda" if wants and torch.cuda.is_available() else "cpu")
@@ -64,11 +68,31 @@ def outputs(
             if len(piece):
                 inputs = features.read(piece)
                 inputs = each(in_double(inputs) if double else inputs, lambda x: x.to(device))
-                with torch.inference_mode():
+                with torch.no_grad() if watched else torch.inference_mode():
                     output = network(inputs)
                 yield piece, output
     finally:
         network.cpu()
+
+
+def watched(
+    network: Network, features: Features, target: NDArray[np.float32], index: Index, *, max_elements: int,
+    accelerator: str = "cpu",
+) -> dict[str, Any]:  # fmt: skip
+    """The monitor's record of the samples of ``index`` under the network as it is; ``target`` (n, targets), NaN where
+    unknown.
+    """
+    monitor = RunMonitor(network, stage="validation")
+    monitor.setup(SimpleNamespace(sanity_checking=False), nn.ModuleDict({"network": network}), "validate")
+    every = outputs(network, features, index, max_elements=max_elements, accelerator=accelerator, watched=True)
+    try:
+        for piece, output in every:
+            labels = torch.from_numpy(np.ascontiguousarray(target[piece])).to(output.prediction.device)
+            known = ~labels.isnan()
+            monitor.take(output.prediction, labels.nan_to_num(0.0), known)
+    finally:
+        monitor.teardown(None, network, "validate")
+    return dict(monitor.end_epoch(gather=False))
 
 
 def predictions(network: Network, features: Features, index: Index, setup: Setup) -> NDArray[np.float64]:
@@ -76,6 +100,19 @@ def predictions(network: Network, features: Features, index: Index, setup: Setup
     limit, where = setup.recipe.max_elements, setup.machine.accelerator
     every = outputs(network, features, index, max_elements=limit, accelerator=where)
     return np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
+
+
+def start_score(network: Network, rows: Rows, index: Index, recipe: Recipe, machine: Machine) -> dict[str, float]:
+    """The validation figures of a network that has not been trained, as a row of metrics.csv has them."""
+    limit, where = recipe.max_elements, machine.accelerator
+    every = outputs(network, rows.features, index, max_elements=limit, accelerator=where)
+    prediction = np.concatenate([output.prediction.float().cpu().numpy() for _, output in every]).astype(np.float64)
+    labels = rows.labels(index)
+    weight = None if rows.weight is None else rows.weight.numpy()[index].astype(np.float64)
+    judged = criterion(recipe.criterion, recipe.correlation_weight)(prediction, labels, weight)
+    pcc = selection_mean(pearson(prediction, labels, weight))
+    mse = squared_error(prediction, labels, weight)
+    return {"validation_pcc": pcc, "validation_mse": mse, "validation_criterion": judged}
 
 
 def answers(network: Network, features: Features, index: Index, setup: Setup) -> Iterator[Answer]:

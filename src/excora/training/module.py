@@ -11,6 +11,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from excora.accumulation import accumulate_backward
 from excora.data.dataset import Batch, Index
 from excora.errors import ExcoraError
 from excora.losses import (
@@ -23,7 +24,7 @@ from excora.losses import (
 from excora.metrics import PearsonCorrelation
 from excora.models import Network
 from excora.pooling import parameter_groups
-from excora.reduce import accumulate_backward, all_reduce_sum
+from excora.reduce import all_reduce_sum
 from excora.settings import Recipe
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
 from excora.training.run_monitor import RunMonitor

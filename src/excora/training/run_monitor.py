@@ -16,11 +16,12 @@ class RunMonitor(PlateauMonitor):
     It listens to what :attr:`Network.monitored` names; to predictions alone where the network has no such parts.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, stage: str = "train") -> None:
         parts = dict(network.named_children())
         there = network.monitored is not None and parts.keys() >= {*network.monitored}
         pool, head = (f"network.{name}" for name in network.monitored) if there and network.monitored else (None, None)
-        super().__init__(pool=pool, head=head)
+        # The head of a network that starts from a ridge predicts what that leaves: its ceilings are not the target's.
+        super().__init__(pool=pool, head=head if network.linear_start is None else None, stage=stage)
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         """Listen, if there is a pool to listen to."""

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import signal
 import tempfile
-import threading
 import time
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from excora.data.dataset import Features
-from excora.diagnosis.verdicts import Verdict, with_validation
+from excora.diagnosis.verdicts import Verdict, verdict
 from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models import Network
+from excora.models.parts.start import LinearStart
 from excora.settings import Machine, Recipe
+from excora.stats.intervals import Interval
 from excora.training.batches import Rows
+from excora.training.evaluation import watched
 
 if TYPE_CHECKING:
     from excora.data.splits import Split
@@ -38,23 +37,42 @@ class Training:
     """What training gave: the network with the weights of its best epoch, in eval mode, and how it went."""
 
     network: Network
-    best_epoch: int  #: from 0
+    best_epoch: int  #: from 0; -1: the ridge that the network started from, which no epoch has improved on
     rows: list[dict[str, float]]  #: one an epoch: the columns of metrics.csv
     monitor: PlateauMonitor
     stopped: str  #: "patience", "epochs", "diverged", "interrupted" or "fitted"
     seconds: float
+    start: dict[str, float] | None = None  #: the validation figures of the ridge that the network started from
+    held: dict[str, Any] | None = None  #: the monitor's record of the validation part under these weights
 
     @property
     def epochs(self) -> int:
         """How many were finished."""
         return len(self.rows)
 
-    def verdict(self) -> Verdict:
-        """The monitor's, who sees the training part, in view of validation; a fitted network has no course to judge."""
+    def verdict(
+        self,
+        *,
+        interval: Interval | None = None,
+        test: Interval | None = None,
+        peers: Iterable[Mapping[str, Any]] = (),
+    ) -> Verdict:
+        """On the kept epoch, as validation sees it; the arguments are those of :func:`excora.diagnosis.verdict`."""
         if self.stopped == "fitted":
             said = "The model is fitted as a whole, not in epochs: there is no course of PCC to judge."
             return Verdict("cannot tell", said, {}, "Compare it with other models on your data: excora compare.")
-        return with_validation(self.monitor.verdict(), self.stopped, self.epochs, self.best_epoch)
+        known = {"held": self.held, "interval": interval, "test": test, "peers": peers}
+        return verdict(self.monitor.records, validation=validated(self.rows), kept=self.best_epoch, **known)
+
+
+def validated(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The validation curve of the rows of metrics.csv, as a verdict reads it.
+
+    >>> validated([{"epoch": 0, "validation_pcc": 0.5, "validation_mse": 1.0}, {"epoch": 1, "train_loss": 1.0}])
+    [{'pcc': 0.5, 'mse': 1.0}]
+    """
+    names = ("pcc", "mse")
+    return [{name: row[f"validation_{name}"] for name in names} for row in rows if "validation_pcc" in row]
 
 
 def train(
@@ -78,6 +96,7 @@ def train(
 
     With an empty ``split.validation`` it runs ``recipe.epochs`` epochs and keeps the last: to train on all samples
     once the number of epochs is known. With ``recipe.average`` the weights that are scored and kept are averages.
+    ``progress`` is a bar on a terminal, elsewhere lines on standard error.
 
     Ctrl-C: with a folder the result says "interrupted" and has the best epoch so far, without one (or before the first
     epoch has ended) it is a KeyboardInterrupt. A criterion (without validation: a loss) that is no longer finite ends
@@ -105,24 +124,29 @@ def train(
         return _scored(network, features, target, split, weight, folder)
     try:
         from excora.training.callbacks import Journal, write_records
+        from excora.training.engine import make_trainer, quiet, run, starts_processes
+        from excora.training.evaluation import start_score
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
     rows = Rows(features, np.ascontiguousarray(target, np.float32), heavy)
-    module, journal = _regression(network, rows, split, recipe, machine), Journal()
-    with _quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
+    journal = Journal()
+    if getattr(network.linear_start, "fresh", False) and len(split.validation):
+        journal.begin(start_score(network, rows, split.validation, recipe, machine), network.state_dict())
+    module = _regression(network, rows, split, recipe, machine)
+    with quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)
-        trainer = _trainer(module, journal, machine, where, progress=progress)
-        if where is None and _starts_processes(trainer):  # what happened there comes back by file
+        trainer = make_trainer(module, journal, machine, where, progress=progress)
+        if where is None and starts_processes(trainer):  # what happened there comes back by file
             where = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            trainer = _trainer(module, journal, machine, where, progress=progress)
-        interrupted = _run(trainer, module, journal, where, resume=resume)
+            trainer = make_trainer(module, journal, machine, where, progress=progress)
+        interrupted = run(trainer, module, journal, where, resume=resume)
     del module.monitor.records[len(journal.rows) :]  # an interrupt may come between the two
     if folder is not None and journal.rows and is_main():
         write_records(Path(folder), journal, module.monitor)
-    if interrupted and (folder is None or journal.best is None):
+    if interrupted and (folder is None or journal.best is None or not journal.rows):
         raise KeyboardInterrupt
-    return _result(network, module, journal, interrupted=interrupted)
+    return _result(network, module, journal, machine, interrupted=interrupted)
 
 
 def _scored(
@@ -164,7 +188,7 @@ def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, mach
     return Regression(network.train(), rows, split.train, split.validation, recipe, workers=machine.workers)
 
 
-def _result(network: Network, module: Regression, journal: Journal, *, interrupted: bool) -> Training:
+def _result(network: Network, module: Regression, journal: Journal, machine: Machine, *, interrupted: bool) -> Training:
     """The network with its best weights."""
     if journal.best is None:
         raise ExcoraError(
@@ -172,9 +196,14 @@ def _result(network: Network, module: Regression, journal: Journal, *, interrupt
             f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
+    if isinstance(network.linear_start, LinearStart):
+        network.linear_start.fresh = False
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
-    figures = (journal.rows, module.monitor, stopped, journal.seconds)
-    return Training(network.cpu().eval(), journal.best.epoch, *figures)
+    figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
+    limit, where = module.recipe.max_elements, machine.accelerator
+    part = (module.rows.features, module.rows.target, module.validation_index)
+    held = watched(network, *part, max_elements=limit, accelerator=where) if len(module.validation_index) else None
+    return Training(network.cpu().eval(), journal.best.epoch, *figures, held)
 
 
 def is_main() -> bool:
@@ -208,138 +237,3 @@ def _check(features: Features, target: NDArray[np.float32], weight: NDArray[np.f
             raise InputError(f"the {name} part must hold some weight, got weights of 0 only")
     if len(np.intersect1d(split.train, split.validation)):
         raise InputError("train and validation parts must not share samples: nothing would stop overfitting")
-
-
-def _trainer(module: Regression, journal: Journal, machine: Machine, folder: Path | None, *, progress: bool) -> Any:
-    """Lightning's Trainer for this machine; what it refuses is an InputError."""
-    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-    from lightning.pytorch import Trainer
-
-    from excora.training.callbacks import Bar, WholeFiles, callbacks
-
-    validated = len(module.validation_index) > 0
-    hooks = callbacks(journal, module.monitor, module.recipe, folder, validated=validated, progress=progress)
-    plugins: list[Any] = [WholeFiles()]
-    if SLURMEnvironment.detect():
-        # Its requeueing writes a checkpoint in mid-epoch, which does not resume exactly: sbatch --requeue, --resume.
-        plugins.append(SLURMEnvironment(auto_requeue=False))
-    accelerator = machine.accelerator
-    if accelerator == "auto":  # not Apple's: the statistics are in float64, which it lacks
-        accelerator = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return Trainer(
-            accelerator=accelerator,
-            devices=machine.devices,
-            num_nodes=machine.nodes,
-            strategy=machine.strategy,
-            precision=cast(Any, machine.precision),
-            max_epochs=module.recipe.epochs,
-            callbacks=hooks,
-            logger=_logger(machine, folder),
-            default_root_dir=folder,
-            plugins=plugins,
-            use_distributed_sampler=False,
-            num_sanity_val_steps=0,
-            limit_val_batches=None if validated else 0,
-            enable_checkpointing=folder is not None,
-            enable_progress_bar=any(isinstance(hook, Bar) for hook in hooks),
-            enable_model_summary=False,
-        )
-    except (ValueError, RuntimeError, TypeError, ImportError) as error:  # MisconfigurationException among them
-        if isinstance(error, ExcoraError):
-            raise
-        raise InputError(
-            f"accelerator {machine.accelerator!r}, devices {machine.devices}, nodes {machine.nodes}, strategy "
-            f"{machine.strategy!r} and precision {machine.precision!r} do not go together here: {error}"
-        ) from error
-
-
-def _logger(machine: Machine, folder: Path | None) -> Any:
-    """metrics.csv is written by the journal, which a resumed run continues; TensorBoard's files are Lightning's."""
-    if machine.logger == "csv" or folder is None:
-        return False
-    from lightning.pytorch.loggers import TensorBoardLogger
-
-    try:
-        return TensorBoardLogger(folder, name="tensorboard", version="")
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("tensorboardX", "tensorboard") from error
-
-
-def _starts_processes(trainer: Any) -> bool:
-    """Whether training happens in processes of its own, whose memory is gone afterwards."""
-    from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
-
-    return isinstance(trainer.strategy.launcher, _MultiProcessingLauncher)
-
-
-def _run(trainer: Any, module: Regression, journal: Journal, folder: Path | None, *, resume: bool) -> bool:
-    """Fit, from the last checkpoint if there is one to resume; True if it was interrupted. Fills the journal."""
-    last = None if folder is None else folder / "checkpoints" / "last.ckpt"
-    start = None
-    if resume and last is not None and last.exists():
-        _recall(last, module, journal)
-        if journal.stopped(module.recipe) is not None:
-            return False
-        start = last
-    handler = signal.getsignal(signal.SIGINT)
-    interrupted = False
-    try:
-        trainer.fit(module, ckpt_path=start, weights_only=True)
-    except (SystemExit, KeyboardInterrupt) as stop:
-        # Lightning turns Ctrl-C into sys.exit, with SIGINT ignored from then on.
-        if not (trainer.interrupted and isinstance(stop.__context__ or stop, KeyboardInterrupt)):
-            raise
-        interrupted = True
-    finally:
-        module.monitor.teardown(trainer, module, "fit")  # which Lightning leaves out after an interrupt
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
-    if _starts_processes(trainer) and last is not None and last.exists():
-        _recall(last, module, journal)
-    return interrupted
-
-
-def _recall(path: Path, module: Regression, journal: Journal) -> None:
-    """Journal and monitor as a checkpoint has them; one that belongs to another model is refused."""
-    from excora.training.callbacks import read_checkpoint
-    from excora.training.module import AVERAGE
-
-    content = read_checkpoint(path)
-    try:
-        shapes = {name: value.shape for name, value in {**content["state_dict"], **content.get(AVERAGE, {})}.items()}
-        states = content["callbacks"]
-        journal.load_state_dict(states[journal.state_key])
-        module.monitor.load_state_dict(states[module.monitor.state_key])
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{path}: this is no checkpoint of Excora; delete it to train from the start") from error
-    mine = {name: value.shape for name, value in module.contents().items()}
-    scorer = "network.pool.scorer.weight"
-    if len(shapes.get(scorer, ())) == 2 and len(mine.get(scorer, ())) == 1:
-        raise InputError(
-            f"{path}: this run was begun by Excora 0.1, whose linear scorer had another scale: it cannot go on as it "
-            "would have. It predicts what it did; to train on, finish it with 0.1 or fit again into another folder"
-        )
-    if shapes != mine:
-        differ = sorted(name for name in {*shapes, *mine} if shapes.get(name) != mine.get(name))
-        raise InputError(f"{path}: this checkpoint is of another model, it differs in {', '.join(differ[:5])}")
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without Lightning's remarks on hardware, workers and its own features."""
-    from lightning.fabric.utilities.warnings import PossibleUserWarning
-
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric", "lightning")]
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PossibleUserWarning)
-            warnings.filterwarnings("ignore", ".*Checkpoint directory .* exists and is not empty")
-            warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)  # Lightning's call of torch
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

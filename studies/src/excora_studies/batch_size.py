@@ -1,7 +1,8 @@
 """Study ``batch-size`` (Fig 10): the plateau at batch sizes 32, 64 and 128.
 
 The ``synthetic`` task at sigma~ = 0.24, softmax attention with the joint loss and our pool, every epoch looked at, the
-detector's rule applied while training. All else is equal, so a smaller batch takes more steps an epoch.
+detector's rule applied while training. All else is equal, so a smaller batch takes more steps an epoch: an arm has one
+learning rate for all sizes, the one with the highest mean validation PCC over them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.stacked import Stack, Variant, scores
 from excora_studies.synthetic import spread, tasks
 from excora_studies.training import OURS, SOFTMAX, Look, Protocol, sample, train
+from excora_studies.tuning import TUNING_SEED, trials
 from excora_studies.watch import watch
 
 LEVEL = 1  # sigma~ = 0.24
@@ -31,28 +33,49 @@ VARIANTS = (Variant(name=SOFTMAX, pool="softmax", correlation="pcc"), Variant(na
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=15, train=256, test=100) if preset == "quick" else Protocol(epochs=100)
+    protocol = Protocol.quick(15) if preset == "quick" else Protocol(epochs=100)
     protocol = dataclasses.replace(protocol, looks=protocol.epochs)
     return {
         "sigma~": LEVELS[LEVEL],
         "batch": list(SIZES),
         "seeds": list(range(seeds or (1 if preset == "quick" else 3))),
+        "tuning_seed": TUNING_SEED,
         "protocol": dataclasses.asdict(protocol),
     }
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # noqa: ARG001  (the protocol)
-    """A chunk for each batch size, all seeds in it."""
+    """The learning rates first, then a chunk for each batch size, all seeds in it."""
     protocol = Protocol(**configuration["protocol"])
+
+    def tuning(_: Results, tick: Tick) -> Any:
+        return _tune(protocol, tick)
 
     def size_chunk(size: int) -> Chunk:
         own = dataclasses.replace(protocol, batch=size)
-        return Chunk(f"batch {size}", protocol.epochs, lambda _, tick: _train(configuration["seeds"], own, tick))
 
-    return [size_chunk(size) for size in SIZES]
+        def compute(done: Results, tick: Tick) -> Any:
+            return _train(configuration["seeds"], done["tuning"]["rates"], own, tick)
+
+        return Chunk(f"batch {size}", protocol.epochs, compute)
+
+    return [Chunk("tuning", protocol.epochs * len(SIZES), tuning), *map(size_chunk, SIZES)]
 
 
-def _train(seeds: list[int], protocol: Protocol, tick: Tick) -> list[dict[str, Any]]:
+def _tune(protocol: Protocol, tick: Tick) -> dict[str, Any]:
+    """By name of the arm, the rate with the highest mean validation PCC over the sizes, and that PCC by rate."""
+    setting = [tasks(TUNING_SEED)[LEVEL]]
+    found = [trials(VARIANTS, setting, dataclasses.replace(protocol, batch=size), tick)[0] for size in SIZES]
+    mean = torch.stack(found).mean(0)  # (arms, rates)
+    names = [variant.name for variant in VARIANTS]
+    rates = [protocol.rates[best] for best in mean.argmax(1)]
+    return {
+        "rates": dict(zip(names, rates, strict=True)),
+        "validation_pcc": dict(zip(names, mean.tolist(), strict=True)),
+    }
+
+
+def _train(seeds: list[int], rates: dict[str, float], protocol: Protocol, tick: Tick) -> list[dict[str, Any]]:
     """Per seed and variant the curves by epoch, and the test scores of the epoch chosen on validation."""
     settings = [tasks(seed)[LEVEL] for seed in seeds]
     training, validation, test = sample(settings, seeds, protocol)
@@ -65,7 +88,8 @@ def _train(seeds: list[int], protocol: Protocol, tick: Tick) -> list[dict[str, A
         ratio = gradient_ratio(*(t.reshape(-1, t.shape[-1]).T.double() for t in (look.train, wide)))
         looks.append(torch.stack([*parts, ratio.view(parts[0].shape)]))
 
-    train(stack, (training, validation), protocol, observe=observe, tick=tick)
+    begin = torch.tensor([[rates[variant.name] for variant in VARIANTS]])
+    train(stack, (training, validation), protocol, begin, observe=observe, tick=tick)
     with torch.no_grad():
         pcc, mse = scores(stack(test).prediction, test.target)
     history = torch.stack(looks, -1)  # (curves, groups, variants, looks)
@@ -92,6 +116,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
             runs = [seed[variant.name] for seed in results[f"batch {size}"]]
             (pcc, sd), mse = spread([run["pcc"] for run in runs]), spread([run["mse"] for run in runs])[0]
             row: dict[str, Any] = {"variant": variant.name, "batch": size, "PCC": pcc, "PCC sd": sd, "MSE": mse}
+            row |= {"rate": results["tuning"]["rates"][variant.name]}
             row |= {"gradient ratio end": spread([run["curves"]["ratio"][-1] for run in runs])[0]}
             found = [run["watch"] for run in runs if run["watch"]["first"] is not None]
             row |= {"plateau": f"{len(found)} of {len(runs)}"}
@@ -104,7 +129,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
             row |= {"PCC flat from step": None if flat is None else flat * steps}
             rows.append(row | {"paper": "same plateau at each size" if variant.name == SOFTMAX else None})
     softmax = [row["PCC"] for row in rows if row["variant"] == SOFTMAX]
-    summary = {"softmax PCC range over batch sizes": max(softmax) - min(softmax)}
+    summary = {"softmax PCC range over batch sizes": max(softmax) - min(softmax), "tuning": results["tuning"]}
     notes = [f"softmax PCC differs by {max(softmax) - min(softmax):.4f} between batch sizes"]
     return Report(rows, summary, {"batch-size": _figure(configuration, results)}, notes)
 

@@ -56,8 +56,12 @@ plateau = Entry(
 tabular = Entry("tabular", "Excora's tabular models and what users would pick instead, on three UCI sets (Table 1)")
 elements = Entry("elements", "superconductors as bags of chemical elements, against 81 features made by hand")
 verdicts = Entry("verdicts", "what the monitor says of runs trained into a known fault: the confusion matrix")
+single_location = Entry(
+    "single-location", "does attention find the one informative token: risk and descent in closed form"
+)
 
 #: In the order of the pages.
 STUDIES = {
-    entry.name: entry for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts)
+    entry.name: entry
+    for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location)
 }

@@ -24,7 +24,8 @@ from excora_studies.markdown import Contents, number, table
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.stacked import Bags, Stack, Variant
 from excora_studies.synthetic import spread, tasks
-from excora_studies.training import Look, Protocol, sample, train
+from excora_studies.training import Look, Protocol, Rates, sample, train
+from excora_studies.tuning import TUNING_SEED, tune
 
 VARIANTS = (
     Variant(name="MSE + PCC", pool="softmax", correlation="pcc"),
@@ -36,30 +37,39 @@ CURVES = ("ratio", "bound", "sigma_yhat", "pcc", "logit_gradient")
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=2, train=250, test=100) if preset == "quick" else Protocol(epochs=200)
+    protocol = Protocol.quick(2) if preset == "quick" else Protocol(epochs=150)
     return {
         "levels": list(LEVELS),
         "seeds": list(range(seeds or (1 if preset == "quick" else 3))),
+        "tuning_seed": TUNING_SEED,
         "protocol": dataclasses.asdict(protocol),
     }
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # noqa: ARG001  (the protocol)
-    """A chunk for each seed."""
+    """The learning rates first, then a chunk for each seed."""
     protocol = Protocol(**configuration["protocol"])
 
+    def tuning(_: Results, tick: Tick) -> Any:
+        return tune(VARIANTS, tasks(TUNING_SEED), protocol, tick)
+
     def seed_chunk(seed: int) -> Chunk:
-        return Chunk(f"seed {seed}", protocol.epochs, lambda _, tick: _watch(seed, protocol, tick))
+        def compute(done: Results, tick: Tick) -> Any:
+            return _watch(seed, done["tuning"]["rates"], protocol, tick)
 
-    return [seed_chunk(seed) for seed in configuration["seeds"]]
+        return Chunk(f"seed {seed}", protocol.epochs, compute)
+
+    return [Chunk("tuning", protocol.epochs, tuning), *map(seed_chunk, configuration["seeds"])]
 
 
-def _watch(seed: int, protocol: Protocol, tick: Tick) -> list[dict[str, Any]]:
+def _watch(seed: int, rates: Rates, protocol: Protocol, tick: Tick) -> list[dict[str, Any]]:
     """Per level the curves of each variant, (looks,) each, and sigma_y."""
     training, validation, _ = sample(tasks(seed), [seed] * len(LEVELS), protocol)
     stack = Stack(VARIANTS, [seed] * len(LEVELS), tasks(seed)[0].dim)
     curves: list[Tensor] = []
-    train(stack, (training, validation), protocol, observe=lambda look: curves.append(_look(look, training)), tick=tick)
+    begin = torch.tensor([rates[variant.name] for variant in VARIANTS]).T
+    parts = training, validation
+    train(stack, parts, protocol, begin, observe=lambda look: curves.append(_look(look, training)), tick=tick)
     history = torch.stack(curves, -1)  # (levels, variants, curves, looks)
     return [
         {
@@ -121,7 +131,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
             row |= {"PCC end": spread([run["pcc"][-1] for run in runs])[0]}
             row |= {"paper": "ratio below bound; sigma_yhat -> sigma_y"}
             rows.append(row)
-    summary = {"largest ratio/bound": max(used), "looks above the bound": above}
+    summary = {"tuning": results["tuning"], "largest ratio/bound": max(used), "looks above the bound": above}
     notes = [f"ratio above its bound at {above} looks; at most {max(used):.3f} of it is used"]
     figures = {"gradients": _figure(epochs, per_seed)}
     return Report(rows, summary, figures, notes)

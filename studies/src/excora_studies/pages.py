@@ -32,10 +32,10 @@ def _runs(contents: Contents) -> str:
     """Seeds, epochs, time and versions of each study."""
     rows = []
     for name, one in contents.items():
-        if name in ("tabular", "verdicts"):  # have pages of their own
+        protocol = one["configuration"].get("protocol") or one["configuration"].get("setup")
+        if protocol is None:  # nothing is trained in epochs: it has a page of its own
             continue
         seconds = sum(chunk["seconds"] for chunk in one["chunks"].values())
-        protocol = one["configuration"].get("protocol") or one["configuration"]["setup"]
         seeds = len(one["configuration"]["seeds"])
         rows.append([f"`{name}`", str(seeds), str(protocol["epochs"]), f"{seconds:.0f} s", one["versions"]["torch"]])
     return table(("study", "seeds", "epochs", "time, on a shared machine", "torch"), rows)

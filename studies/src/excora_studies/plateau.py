@@ -138,7 +138,11 @@ def _compare(name: str, seed: int, setup: Setup, folder: Path, tick: Tick) -> di
 def _fit(
     variant: str, rows: tuple[Rows, Rows, Rows], spec: TableSpec, seed: int, setup: Setup, tick: Tick
 ) -> dict[str, Any]:
-    """Train one model; its curves, what the detector says of them, and the test scores of the chosen epoch."""
+    """Train one model; its curves, what the detector says of them, and the test scores of the chosen epoch.
+
+    A loop of its own, as the figures on file are of it: :func:`excora.training.train` draws other batches, and has of
+    the training rows what its monitor sees in the steps of an epoch, with dropout, where this looks at them afterwards.
+    """
     training, validation, test = rows
     curves: dict[str, list[float]] = {f"{part}_{metric}": [] for part in PARTS for metric in ("pcc", "mse")}
     chosen, best = -1, {}

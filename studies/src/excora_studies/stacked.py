@@ -221,12 +221,21 @@ class Stack(nn.Module):
                         parameter.copy_(self.stacked[name][group, position].view_as(parameter))
         return model
 
+    def shorten(self, before: dict[str, Tensor], factor: Tensor) -> None:
+        """Let each model go only ``factor`` (groups, variants) of the way from ``before`` to where it is now."""
+        with torch.no_grad():
+            for name, parameter in self.stacked.items():
+                parameter.copy_(torch.lerp(before[name], parameter, self._of_models(name, factor)))
+
+    def _of_models(self, name: str, values: Tensor) -> Tensor:
+        """Of ``values`` (groups, variants) those of the models with parameter ``name``, in a shape that broadcasts."""
+        own = values[:, [v for v, _ in self._keys[name]]]
+        return own.view(own.shape + (1,) * (self.stacked[name].dim() - 2))
+
     def keep_where(self, better: Tensor, best: dict[str, Tensor]) -> None:
         """Copy into ``best`` the parameters of the models for which ``better`` (groups, variants) is True."""
         for name, parameter in self.stacked.items():
-            chosen = better[:, [v for v, _ in self._keys[name]]]
-            shape = chosen.shape + (1,) * (parameter.dim() - 2)
-            best[name] = torch.where(chosen.view(shape), parameter.detach(), best[name])
+            best[name] = torch.where(self._of_models(name, better), parameter.detach(), best[name])
 
     def snapshot(self) -> dict[str, Tensor]:
         """A copy of all parameters."""

@@ -9,10 +9,9 @@ import json
 import platform
 import time
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import torch
 
 import excora
 from excora import storage
@@ -135,7 +134,7 @@ def versions() -> dict[str, str]:
     """What the numbers may depend on."""
     return {
         "excora": excora.__version__,
-        "torch": torch.__version__,
+        "torch": metadata.version("torch"),  # without importing it
         "python": platform.python_version(),
         "machine": platform.machine(),
     }

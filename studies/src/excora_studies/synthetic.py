@@ -17,7 +17,8 @@ from excora_studies import region
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.runner import Chunk, Report, Results
-from excora_studies.training import OURS, PAPER, SOFTMAX, TUNING_SEED, Protocol, form, seed_chunks
+from excora_studies.training import OURS, PAPER, SOFTMAX, Protocol, form
+from excora_studies.tuning import TUNING_SEED, last_epochs, seed_chunks
 
 STRETCH = 3.0  # kappa / eta
 MARKER = 0.55 / 0.6  # nu / eta
@@ -34,7 +35,7 @@ def tasks(seed: int) -> list[PlateauTask]:
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on; ``data`` is not used."""
-    protocol = Protocol(epochs=2, train=250, test=100) if preset == "quick" else Protocol(epochs=300)
+    protocol = Protocol.quick(2) if preset == "quick" else Protocol(epochs=150)
     return {
         "rule": f"kappa = {STRETCH} eta, nu = {MARKER:.4f} eta",
         "levels": list(LEVELS),
@@ -46,7 +47,7 @@ def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str,
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # noqa: ARG001  (the protocol)
-    """The paper's t_min and beta first, then a chunk for each seed."""
+    """What is tuned first, then a chunk for each seed."""
     return seed_chunks(tasks, configuration, curves=SHOWN)
 
 
@@ -72,6 +73,7 @@ def _rows(groups: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
             row |= {"MSE less %": less[0], "MSE less % sd": less[1]}
             row |= {"paper less %": region.PAPER_REDUCTION[index] if eca else None}
             row |= {"gamma": statistics.fmean([a.get("gamma", 0.0) for a in own]) if "gamma" in own[0] else None}
+            row |= {"rate": own[0]["rate"], "epoch": statistics.median([a["epoch"] for a in own])}
             rows.append(row)
     return rows
 
@@ -94,6 +96,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
     ]
     summary = {
         "tuning": results["tuning"],
+        "best in the last epoch": last_epochs(per_seed, Protocol(**configuration["protocol"])),
         "reached": reached,
         "ceilings": ceilings,
         "region": region.region((0.5, MARKER, 1.25)),
@@ -171,12 +174,14 @@ def _levels_block(contents: Contents) -> str:
             number(row["paper gain %"], 2),
             with_spread(row, "MSE less %", 1),
             number(row["paper less %"], 1),
+            f"{row['rate']:g}",
+            number(row["epoch"], 0),
         ]
         for row in contents["synthetic"]["table"]
         if row["variant"] in ("mean", "softmax", "ECA (paper)", "ECA (ours)")
     ]
     header = ("σ~", "variant", "test PCC", "gain over softmax, %", "paper", "MSE reduction, %", "paper")
-    return table(header, rows)
+    return table((*header, "learning rate", "best epoch, median"), rows)
 
 
 def _ceilings_block(contents: Contents) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from excora.pooling import ECAPool
 from excora.tasks.plateau import PlateauTask
-from excora_studies.runner import Chunk, Results, Tick
 from excora_studies.stacked import Bags, Output, Stack, Variant, scores
 
 SOFTMAX, PAPER, OURS = "softmax", "ECA (paper)", "ECA (ours)"
@@ -20,16 +19,21 @@ SOFTMAX, PAPER, OURS = "softmax", "ECA (paper)", "ECA (ours)"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """Adam from ``rate`` to 0 along a cosine; shuffled batches; sizes are numbers of bags."""
+    """Adam along a cosine to 0, from that of ``rates`` which suits a model; shuffled batches; sizes are in bags."""
 
     epochs: int
     batch: int = 250
-    rate: float = 1e-2
+    rates: Sequence[float] = (3e-2, 1e-1, 3e-1, 1.0)
     train: int = 2000
     validation: int = 300
     # DIFF: the paper has 300; fresh bags cost nothing here, and 2000 tell differences of 0.001.
     test: int = 2000
     looks: int = 50
+
+    @classmethod
+    def quick(cls, epochs: int) -> Protocol:
+        """For trying a study out."""
+        return cls(epochs=epochs, batch=64, train=128, validation=50, test=100, rates=(0.1, 0.3))
 
     def evaluations(self) -> list[int]:
         """Epochs after which the models are looked at: the start, each of the first ten, then ``looks`` more."""
@@ -59,14 +63,19 @@ def train(
     stack: Stack,
     bags: tuple[Bags, Bags],
     protocol: Protocol,
+    rates: Tensor,
     *,
     observe: Callable[[Look], None] | None = None,
     tick: Callable[[], None] = lambda: None,
     seed: int = 0,
 ) -> Tensor:
-    """Train the stack; leave each model at its epoch of highest validation PCC, and return these epochs."""
+    """Train the stack, each model from its own of ``rates`` (groups, variants), or one for all.
+
+    Leaves each model at its epoch of highest validation PCC, and returns these epochs.
+    """
     training, validation = bags
-    optimizer = torch.optim.Adam(stack.parameters(), lr=protocol.rate)
+    optimizer = torch.optim.Adam(stack.parameters(), lr=1.0)
+    rates = rates.expand(len(stack.seeds), len(stack.variants))
     steps = protocol.train // protocol.batch
     generator = torch.Generator().manual_seed(seed)
     shape = len(stack.seeds), len(stack.variants)
@@ -77,18 +86,20 @@ def train(
             order = torch.randperm(protocol.train, generator=generator)
             for step in range(steps):
                 done = ((epoch - 1) * steps + step) / (protocol.epochs * steps)
-                optimizer.param_groups[0]["lr"] = protocol.rate * (1.0 + math.cos(math.pi * done)) / 2.0
+                optimizer.param_groups[0]["lr"] = (1.0 + math.cos(math.pi * done)) / 2.0
                 batch = training.take(order[step * protocol.batch : (step + 1) * protocol.batch])
                 optimizer.zero_grad()
                 stack.loss(stack(batch), batch.target).backward()
+                before = stack.snapshot()
                 optimizer.step()
+                stack.shorten(before, rates)
             tick()
         if epoch in looks:
             with torch.no_grad():
-                look = Look(stack, epoch, stack(training).prediction, stack(validation).prediction)
-            if observe is not None:
-                observe(look)
-            pcc, _ = scores(look.validation, validation.target)
+                seen = stack(validation).prediction
+                if observe is not None:
+                    observe(Look(stack, epoch, stack(training).prediction, seen))
+            pcc, _ = scores(seen, validation.target)
             better = pcc > highest
             highest, chosen = torch.where(better, pcc, highest), torch.where(better, epoch, chosen)
             stack.keep_where(better, best)
@@ -96,7 +107,10 @@ def train(
     return chosen
 
 
-_NUMBERS = ("pcc", "mse", "validation_pcc", "validation_mse", "epoch")
+Rates = Mapping[str, Sequence[float]]
+"""By name of a variant its learning rate in each task."""
+
+_NUMBERS = ("pcc", "mse", "validation_pcc", "validation_mse", "epoch", "rate")
 _CURVES = ("train_pcc", "train_mse", "validation_pcc", "validation_mse")
 
 
@@ -104,6 +118,7 @@ def compare(
     tasks: Sequence[PlateauTask],
     seeds: Sequence[int],
     variants: Sequence[Variant],
+    rates: Rates,
     protocol: Protocol,
     tick: Callable[[], None],
     *,
@@ -111,7 +126,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Train all variants on each (task, seed); per group the chosen epoch and its validation and test scores.
 
-    ``curves`` names the variants whose scores at every look are kept.
+    ``rates`` has a learning rate for each task by variant; ``curves`` names the variants whose scores at every look
+    are kept.
     """
     training, validation, test = sample(tasks, seeds, protocol)
     stack = Stack(variants, seeds, tasks[0].dim)
@@ -121,10 +137,12 @@ def compare(
         pairs = ((look.train, training.target), (look.validation, validation.target))
         looks.append(torch.stack([score for pair in pairs for score in scores(*pair)]))
 
-    chosen = train(stack, (training, validation), protocol, observe=observe if curves else None, tick=tick)
+    begin = torch.tensor([rates[variant.name] for variant in variants]).T
+    parts = training, validation
+    chosen = train(stack, parts, protocol, begin, observe=observe if curves else None, tick=tick)
     with torch.no_grad():
         output, on_validation = stack(test), scores(stack(validation).prediction, validation.target)
-    numbers = torch.stack([*scores(output.prediction, test.target), *on_validation, chosen.double()])
+    numbers = torch.stack([*scores(output.prediction, test.target), *on_validation, chosen.double(), begin.double()])
     groups: list[dict[str, Any]] = [
         {"task": dataclasses.asdict(task), "seed": seed, "models": _models(stack, output, numbers[:, g], g)}
         for g, (task, seed) in enumerate(zip(tasks, seeds, strict=True))
@@ -148,47 +166,6 @@ def _models(stack: Stack, output: Output, numbers: Tensor, group: int) -> dict[s
             models[variant.name] |= {"gamma": gamma.mean().item(), "gamma_sd": gamma.std(correction=0).item()}
             models[variant.name] |= {"temperature": temperature.mean().item()}
     return models
-
-
-T_MIN, BETA = (0.0, 0.4, 0.8), (0.5, 1.0, 3.0)
-
-
-def tune_paper_form(
-    tasks: Sequence[PlateauTask], seed: int, protocol: Protocol, tick: Callable[[], None]
-) -> dict[str, Any]:
-    """(t_min, beta) of the paper's range with the highest mean validation PCC over all tasks: one pair for all."""
-    pairs = [(t_min, beta) for t_min in T_MIN for beta in BETA]
-    variants = [
-        Variant(name=f"{t_min}, {beta}", pool="paper", options={"t_min": t_min, "beta": beta}) for t_min, beta in pairs
-    ]
-    groups = compare(tasks, [seed] * len(tasks), variants, protocol, tick)
-    means = [
-        sum(group["models"][variant.name]["validation_pcc"] for group in groups) / len(groups) for variant in variants
-    ]
-    t_min, beta = pairs[max(range(len(pairs)), key=means.__getitem__)]
-    return {"t_min": t_min, "beta": beta, "validation_pcc": dict(zip((v.name for v in variants), means, strict=True))}
-
-
-TUNING_SEED = 100  # none of the seeds that are compared
-
-
-def seed_chunks(
-    tasks: Callable[[int], list[PlateauTask]], configuration: dict[str, Any], *, curves: Sequence[str] = ()
-) -> list[Chunk]:
-    """The chunks of a study of every variant: the paper's t_min and beta first, then one for each seed."""
-    protocol = Protocol(**configuration["protocol"])
-
-    def tune(_: Results, tick: Tick) -> Any:
-        return tune_paper_form(tasks(TUNING_SEED), TUNING_SEED, protocol, tick)
-
-    def seed_chunk(seed: int) -> Chunk:
-        def compute(done: Results, tick: Tick) -> Any:
-            settings = tasks(seed)
-            return compare(settings, [seed] * len(settings), variants(done["tuning"]), protocol, tick, curves=curves)
-
-        return Chunk(f"seed {seed}", protocol.epochs, compute)
-
-    return [Chunk("tuning", protocol.epochs, tune), *map(seed_chunk, configuration["seeds"])]
 
 
 def form(dim: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -58,3 +60,36 @@ def test_hdf5_that_leads_out_of_the_file_is_refused(folder, kind):
         outside(kind, folder, file)
     with pytest.raises(InputError, match="copy the data into it"):
         data.content.bags.read(N - 1)
+
+
+def test_tensors_of_torch_and_a_first_axis_of_one(tmp_path):
+    values, places = torch.arange(6.0).reshape(2, 3), torch.tensor([[0, 1], [2, 3]])
+    torch.save(values.half(), tmp_path / "a.pt")
+    torch.save({"features": values[None], "coords": places}, tmp_path / "b.pt")
+    torch.save(values, tmp_path / "c.pt", _use_new_zipfile_serialization=False)
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        file["features"], file["coords"] = values[None].numpy(), places[None].numpy()
+    data = read(tmp_path, labelled=False)
+    assert data.ids.tolist() == ["a", "b", "c", "d"]
+    assert [data.content.bags.read(k).tolist() for k in range(4)] == [values.tolist()] * 4
+    assert [data.content.bags.positions(k) is None for k in range(4)] == [True, False, True, False]
+    assert data.content.bags.positions(1).tolist() == data.content.bags.positions(3).tolist() == places.tolist()
+
+
+class Poison:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def test_nothing_but_tensors_is_ever_loaded_from_a_pt_file(tmp_path):
+    (tmp_path / "bags").mkdir()
+    torch.save({"features": torch.zeros(2, 3), "x": Poison(tmp_path / "run")}, tmp_path / "bags" / "a.pt")
+    with pytest.raises(DataError, match=r"a\.pt: this is not readable as tensors that torch saved"):
+        read(tmp_path / "bags", labelled=False)
+    torch.save([1, 2], tmp_path / "bags" / "a.pt")
+    with pytest.raises(DataError, match=r"a\.pt: expected an array 'features'.* got nothing"):
+        read(tmp_path / "bags", labelled=False)
+    assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 
 from data.bags.made import BAGS, IDS, TARGET, WIDTH, labelled, same, save
@@ -53,8 +54,6 @@ def test_everything_wrong_in_a_folder_is_reported_at_once(folder):
     labels.write_text(labels.read_text().replace("x,c9,005\n", ""))
     found = problems(folder, labels=labels, target="y", group="case")
     expected = [
-        (labels, "there is no file of features for 'absent'"),
-        (folder / "spare.npz", "there is no row for it in"),
         (folder / "002.safetensors", "not readable as safetensors"),
         (folder / "001.npz", "holds Python objects, which are never loaded"),
         (folder / "003.hdf5", "the bag is empty (0 elements"),
@@ -76,7 +75,9 @@ def test_everything_wrong_in_a_folder_is_reported_at_once(folder):
         ({"target": "y", "labels": "labels.csv", "id": "case"}, "the id 'case' must be different in every row"),
         ({"target": "y", "labels": "labels.csv", "id": "Slide"}, "no column 'Slide' for the id; did you mean 'slide'"),
         ({"target": "y", "labels": "absent.csv"}, "absent.csv: there is no such file"),
-        ({"target": "y", "labels": "labels.csv", "bag": "slide"}, "bag= is for long tables"),
+        ({"target": "y", "labels": "labels.csv", "id": "y"}, "no row of the column 'y' has a file of features"),
+        ({"target": "y", "labels": "labels.csv", "bag": "case"}, "'y' must be the same in every row of a bag"),
+        ({"bag": "case", "labelled": False}, "needs labels="),
     ],
 )
 def test_labels_that_do_not_fit(folder, roles, message):
@@ -99,8 +100,8 @@ def test_folders_without_bags_and_with_two_files_a_bag(folder, tmp_path):
     with pytest.raises(DataError, match=r"expected an array 'features' .* got p \(2, 2\), q \(2, 3\), r \(3,\)"):
         read(tmp_path / "clam", labelled=False)
     with h5py.File(tmp_path / "clam" / "a.h5", "w") as file:
-        file["features"] = np.zeros((1, 2, 3))
-    with pytest.raises(DataError, match=r"must have shape \(elements, width\), got \(1, 2, 3\)"):
+        file["features"] = np.zeros((2, 2, 3))
+    with pytest.raises(DataError, match=r"must have shape \(elements, width\), got \(2, 2, 3\)"):
         read(tmp_path / "clam", labelled=False)
     with h5py.File(tmp_path / "clam" / "a.h5", "w") as file:
         file["features"] = np.array([[b"x"]])
@@ -117,3 +118,30 @@ def test_bags_without_a_label_are_left_out(folder):
     assert data.notes == ("1 of 12 bags has no label and is left out",)
     assert data.ids.tolist() == IDS[-2::-1]
     same(data, BAGS[-2::-1])
+
+
+def test_rows_without_a_file_and_files_without_a_row_are_left_out_and_counted(folder):
+    labels = folder.parent / "labels.csv"
+    lines = [line for line in labels.read_text().splitlines() if not line.endswith(("010", "009"))]
+    labels.write_text("\n".join([*lines, "3,c9,absent", "4,c9,gone", "oops,c9,lost"]))
+    data = labelled(folder)
+    assert data.ids.tolist() == [name for name in IDS[::-1] if name not in ("009", "010")]
+    assert data.notes == (
+        "labels.csv: 3 rows are left out for want of a file in bags, such as 'absent'",
+        "bags: 2 files are left out for want of a row in labels.csv, such as '009'",
+    )
+    few = read(folder, labels=labels, target="y", labelled=False)
+    assert few.notes == data.notes[:1], "a list of what to predict may be short"
+    labels.write_text(labels.read_text().replace(",000", ",000.svs"))
+    assert "000" in labelled(folder).ids.tolist(), "named by the slide that the features were made of"
+
+
+def test_several_files_make_one_bag_by_a_column_of_the_labels(folder):
+    frame = pd.DataFrame({"slide": IDS, "case": [f"c{k // 3}" for k in range(12)], "y": np.arange(12) // 3})
+    frame.iloc[::-1].to_csv(folder.parent / "labels.csv", index=False)
+    data = labelled(folder, bag="case")
+    assert (data.ids.tolist(), data.target[:, 0].tolist()) == (["c3", "c2", "c1", "c0"], [3, 2, 1, 0])
+    assert data.content.bags.lengths.tolist() == [sum(map(len, BAGS[k : k + 3])) for k in (9, 6, 3, 0)]
+    np.testing.assert_array_equal(data.content.bags.read(3), np.concatenate(BAGS[2::-1]))
+    assert data.take(np.array([3])).content.bags.positions(0) is None, "three slides have no common place"
+    assert labelled(folder, bag="slide").content.bags.positions(0).shape == (len(BAGS[-1]), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -111,3 +112,17 @@ def test_quantiles_are_learned_from_training_rows_and_survive_json():
     spoilt["content"]["columns"][0]["numbers"][0]["quantiles"] = (1.0, 0.0)
     with pytest.raises(InputError, match="do not rise"):
         Preparation.from_dict(spoilt)
+
+
+def test_a_number_may_come_back_with_words_for_missing_and_a_date_in_the_form_of_training():
+    number = learn("x", pd.Series([1.0, 2.0, 4.0]), np.arange(3))
+    assert number.values(pd.Series(["3", "?"])).ravel().tolist()[0] == 3
+    assert np.isnan(number.values(pd.Series(["?", "-"]))).all()
+    with pytest.raises(ValueError, match="numbers in training and has text or booleans now, for example 'red'"):
+        number.values(pd.Series(["3", "red"]))
+    date = learn("day", pd.Series(["31/01/2024", "02/02/2024"]), np.arange(2))
+    assert date.form == "%d/%m/%Y"
+    assert Column.from_dict(dataclasses.asdict(date)) == date
+    assert date.values(pd.Series(["03/04/2024"]))[0, 0] == 19816, "the third of April, though it could be March"
+    with pytest.raises(ValueError, match="unknown form"):
+        Column.from_dict(dataclasses.asdict(date) | {"form": "%x"})

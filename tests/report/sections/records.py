@@ -24,15 +24,15 @@ def monitored(**curves: list[float | None]) -> RunRecord:
 
 
 def model(name: str, pcc: float | None, mse: float, seconds: float = 30.0) -> dict[str, Any]:
-    runs = [{"seed": 0, "fold": fold, "seconds": seconds} for fold in (0, 1)]
-    sd = None if pcc is None else 0.01
-    row = {"model": name, "label": name.upper(), "pcc": pcc, "pcc_sd": sd, "mse": mse, "mse_sd": 0.25, "mae": 0.5}
-    return row | {"mae_sd": None, "seconds": seconds, "runs": runs}
+    ends = (None, None) if pcc is None else (pcc - 0.125, pcc + 0.125)
+    runs = [{"seed": 0, "fold": fold, "seconds": seconds, "pcc": ends[fold]} for fold in (0, 1)]
+    row = {"model": name, "label": name.upper(), "pcc": pcc, "mse": mse, "mae": 0.5}
+    return row | {"seconds": seconds, "runs": runs}
 
 
 def pair(name: str, against: str, difference: float, reach: float) -> dict[str, Any]:
     low, high = difference - reach, difference + reach
-    word = "better" if low > 0 else "worse" if high < 0 else "no difference"
+    word = "better" if low > 0 else "worse" if high < 0 else "cannot tell"
     found = {"model": name, "against": against, "difference": difference, "low": low, "high": high}
     return found | {"verdict": word}
 

@@ -45,8 +45,8 @@ def test_a_correlation_that_is_undefined_says_why():
 def test_the_best_models_of_a_comparison():
     rows = [model("a", 0.5, 2.0, 30), model("b", 0.75, 3.0, 60), model("c", None, 4.0, 1)]
     assert cards(compared(rows=rows)) == {
-        "Highest PCC": ("0.750", "B, mean over runs"),
-        "Lowest MSE": ("2.000", "A, mean over runs"),
+        "Highest PCC": ("0.750", "B, all samples"),
+        "Lowest MSE": ("2.000", "A, all samples"),
         "Models": ("3", "2 runs each"),
         "Training": ("3 min 2 s", "all runs together"),
     }

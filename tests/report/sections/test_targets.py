@@ -25,7 +25,7 @@ def test_a_row_has_both_parts():
 
 
 def test_without_a_test_part_validation_stands_alone():
-    assert rows(results(validation={"a": score(0.8, 1.5)})) == [["a", "–", "–", "–", "–", "0.800", "1.500"]]
+    assert rows(results(validation={"a": score(0.8, 1.5)})) == [["a", "0.800", "1.500"]]
 
 
 def test_without_scores_there_is_no_table():

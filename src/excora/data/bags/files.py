@@ -1,4 +1,4 @@
-"""One bag a file: its size from the header, its elements on request; .h5, .npz and .safetensors."""
+"""One bag a file: its size from the header, its elements on request; .h5, .npz, .safetensors and .pt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from excora.errors import ExcoraError, InputError, MissingExtraError
 
-FORMATS = (".h5", ".hdf5", ".npz", ".safetensors")
+FORMATS = (".h5", ".hdf5", ".npz", ".safetensors", ".pt")
 
 #: The array that is read if a file has it.
 KEY = "features"
@@ -55,39 +55,71 @@ def complaints(path: Path, kind: str) -> Iterator[None]:
 
 
 def read_header(path: Path) -> Header:
-    """Key, rows and width of the bag in a file, without reading its elements."""
-    with complaints(path, _KINDS[path.suffix.lower()]):
-        if path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                only = KEY if f"{KEY}.npy" in archive.namelist() else None
-                found = {name: member.shape for name, member in members(path, archive, only).items()}
-        elif path.suffix.lower() == ".safetensors":
-            found = _safetensors_shapes(path)
-        else:
-            found = _hdf5_shapes(path)
-        return _choose(path, found)
+    """Key, rows and width of the bag in a file, without reading its elements (but of an old .pt)."""
+    return _choose(path, _shapes(path, KEY))
 
 
 def read_elements(path: Path, key: str) -> NDArray[Any]:
-    """The bag as it is stored, (rows, width)."""
-    with complaints(path, _KINDS[path.suffix.lower()]):
-        if path.suffix.lower() == ".npz":
+    """The bag as it is stored, (rows, width); a first axis of length 1, as some pipelines write it, is dropped."""
+    found = _read(path, key)
+    return found[0] if found.ndim == 3 and len(found) == 1 else found
+
+
+def read_positions(path: Path, rows: int) -> NDArray[np.float64] | None:
+    """Where the elements lie, (rows, 2), from an array called ``coords``; None if the file has no such array."""
+    for key, shape in _shapes(path, None).items():
+        if key.lower() in POSITIONS and _flat(shape) == (rows, 2):
+            found = _read(path, key).reshape(rows, 2).astype(np.float64)
+            return found if np.isfinite(found).all() else None
+    return None
+
+
+def _shapes(path: Path, first: str | None) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays in a file by name; of ``first`` alone, if it is there."""
+    kind = path.suffix.lower()
+    with complaints(path, _KINDS[kind]):
+        if kind == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                only = first if f"{first}.npy" in archive.namelist() else None
+                return {name: member.shape for name, member in members(path, archive, only).items()}
+        if kind == ".safetensors":
+            return _safetensors_shapes(path)
+        if kind == ".pt":
+            return {name: tuple(tensor.shape) for name, tensor in _tensors(path).items()}
+        return _hdf5_shapes(path, first)
+
+
+def _read(path: Path, key: str) -> NDArray[Any]:
+    kind = path.suffix.lower()
+    with complaints(path, _KINDS[kind]):
+        if kind == ".npz":
             with zipfile.ZipFile(path) as archive:
                 return read_member(archive, members(path, archive, key)[key])
-        if path.suffix.lower() == ".safetensors":
+        if kind == ".safetensors":
             from safetensors import safe_open
 
             with safe_open(path, framework="pt") as file:
                 return file.get_tensor(key).float().numpy()
+        if kind == ".pt":
+            return _tensors(path)[key].float().numpy()
         with _hdf5(path) as file:
             return _stored(path, file, key)[()]
 
 
-_KINDS = {".h5": "HDF5", ".hdf5": "HDF5", ".npz": "an .npz of plain arrays", ".safetensors": "safetensors"}
+_KINDS = {
+    ".h5": "HDF5", ".hdf5": "HDF5", ".npz": "an .npz of plain arrays", ".safetensors": "safetensors",
+    ".pt": "tensors that torch saved (nothing else in a .pt is ever loaded)",
+}  # fmt: skip
+
+
+def _flat(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Without a first axis of length 1 before two others."""
+    return shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
 
 
 def _choose(path: Path, found: dict[str, tuple[int, ...]]) -> Header:
     """The features among the arrays of a file: ``features``, or the only two-dimensional array."""
+    found = {name: _flat(shape) for name, shape in found.items()}
     if KEY in found:
         key = KEY
     else:
@@ -139,9 +171,9 @@ def _stored(path: Path, file: Any, key: str) -> Any:
     return Dataset(found)
 
 
-def _hdf5_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def _hdf5_shapes(path: Path, first: str | None) -> dict[str, tuple[int, ...]]:
     with _hdf5(path) as file:
-        names = [KEY] if file.id.links.exists(KEY.encode()) else list(file)
+        names = [first] if first is not None and file.id.links.exists(first.encode()) else list(file)
         found = {name: _stored(path, file, name) for name in names}
         for name, dataset in found.items():
             if name == KEY and dataset is not None and dataset.dtype.kind not in "fiub":
@@ -157,6 +189,23 @@ def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
     with safe_open(path, framework="pt") as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+# pt ------------------------------------------------------------------------------------------------------------------
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    """The tensor of a file, or the tensors of its dictionary; mapped into memory where torch can."""
+    import torch
+
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError as error:
+        if "mmap" not in str(error):
+            raise
+        found = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+    found = found if isinstance(found, dict) else {KEY: found}
+    return {str(name): x for name, x in found.items() if isinstance(x, torch.Tensor) and not x.is_complex()}
 
 
 # npz -----------------------------------------------------------------------------------------------------------------

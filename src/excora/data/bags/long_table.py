@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.bags.content import BagSet
+from excora.data.bags.content import BagSet, ElementTable
 from excora.data.bags.stores import ArrayBags
 from excora.data.cells import kind_of, numbers
 from excora.data.dataset import Dataset, Index
 from excora.data.roles import Roles
 from excora.data.sheet import Objects, Sheet
-from excora.data.table.reading import open_table
+from excora.data.table.reading import fault, open_table
 
 
 def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[str]) -> Dataset | None:
@@ -23,26 +23,31 @@ def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[
     sheet, features, notes = open_table(path, roles, labelled=labelled, problems=problems)
     names = sheet.names(roles.bag, "bag")
     columns, unusable = _elements(sheet, features)
+    faults = {name: why for name in unusable if (why := fault(sheet, name, labelled))}
     if labelled:
-        for why in unusable.values():
+        for why in faults.values():
             sheet.complain(why)
     if names is None:
         return None
-    ids, first, codes = _bags(names)
-    for role in (*roles.target, roles.group, roles.time, roles.weight):
-        if role is not None and role in sheet.frame and labelled:
-            _check_constant(sheet, role, codes, first, ids)
+    ids, first, codes = first_rows(names)
+    if labelled:
+        check_described(sheet, roles, codes, first, ids)
     heads = Sheet(sheet.source, sheet.frame.iloc[first], sheet.rows[first], problems=problems)
     described = heads.described(roles, labelled=labelled)
-    if not columns:
-        problems += [] if labelled else [f"{path}: {why}" for why in unusable.values()]
+    if not columns and len(faults) == len(features):
+        problems += [] if labelled else [f"{path}: {why}" for why in faults.values()]
         return None
-    rows = np.stack(list(columns.values()), 1)[np.argsort(codes, kind="stable")]
-    bags = ArrayBags(rows, np.bincount(codes), names=ids.tolist())
-    return Dataset(ids, roles.target, content=BagSet(bags, tuple(columns), unusable), notes=notes, **described)
+    order, lengths = np.argsort(codes, kind="stable"), np.bincount(codes)
+    numeric = [np.empty((len(order), 0), np.float32), *(column[:, None] for column in columns.values())]
+    bags = ArrayBags(np.concatenate(numeric, 1)[order], lengths, names=ids.tolist())
+    table = None
+    if unusable or not labelled:  # gaps, categories or dates here, or in the training that is asked to predict it
+        table = ElementTable(sheet.frame[[name for name in features if name not in faults]], order, lengths, faults)
+    content = BagSet(bags, tuple(columns), unusable, table)
+    return Dataset(ids, roles.target, content=content, notes=notes, **described)
 
 
-def _bags(names: Objects) -> tuple[Objects, Index, Index]:
+def first_rows(names: Objects) -> tuple[Objects, Index, Index]:
     """The bags in the order of their first rows: id and first row of each, and the bag of each row."""
     ids, first, codes = np.unique(names.astype(str), return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -66,6 +71,13 @@ def _elements(sheet: Sheet, names: list[str]) -> tuple[dict[str, NDArray[np.floa
             f"{sheet.first(bad)}: correct it, encode it as numbers, or drop the column"
         )
     return columns, unusable
+
+
+def check_described(sheet: Sheet, roles: Roles, codes: Any, first: Any, ids: Any) -> None:
+    """What describes a bag must say the same in each of its rows."""
+    for name in (*roles.target, roles.group, roles.time, roles.weight):
+        if name is not None and name in sheet.frame:
+            _check_constant(sheet, name, codes, first, ids)
 
 
 def _check_constant(sheet: Sheet, name: str, codes: Any, first: Any, ids: Any) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from excora.data.bags.content import BagFeatures, BagSet, BagSpec
+import numpy as np
+
+from excora.data.bags.content import BagFeatures, BagSet, BagSpec, ElementTable
 from excora.data.bags.statistics import ElementStatistics, summaries
-from excora.data.bags.stores import Bags, PickedBags
+from excora.data.bags.stores import ArrayBags, Bags, PickedBags
 from excora.data.dataset import Dataset, Index
 from excora.data.scaling import Floats
 from excora.data.source import Examination, Prepared
+from excora.data.table.preparation import PreparedTable
 from excora.errors import DataError, InputError
 
 
@@ -20,12 +23,17 @@ class PreparedBags(Prepared):
 
     statistics: ElementStatistics
     names: tuple[str, ...] = ()  #: of the features, if they have names
+    columns: PreparedTable | None = None  #: of a long table with gaps, categories or dates: what its cells become
 
     @classmethod
     def learn(cls, dataset: Dataset, index: Index) -> PreparedBags:
         """From the bags of ``index``."""
         found = _bag_set(dataset)
-        return cls(ElementStatistics.learn(found.bags, index), found.names)
+        if found.table is None:
+            return cls(ElementStatistics.learn(found.bags, index), found.names)
+        columns = PreparedTable.learn(found.table.rows(), found.table.places(index), "standard")
+        bags = _encoded(found.table, columns)
+        return cls(ElementStatistics.learn(bags, index), columns.matrix_names, columns)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PreparedBags:
@@ -33,11 +41,12 @@ class PreparedBags(Prepared):
         statistics, names = ElementStatistics.from_dict(values["statistics"]), tuple(map(str, values["names"]))
         if names and len(names) != len(statistics.mean):
             raise ValueError("each feature has a name, or none has")
-        return cls(statistics, names)
+        columns = values.get("columns")
+        return cls(statistics, names, None if columns is None else PreparedTable.from_dict(columns))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
     def width(self) -> int:
@@ -46,9 +55,10 @@ class PreparedBags(Prepared):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether features never change."""
-        constant = self.statistics.constant
-        return (f"{constant} of {self.width} features never change in training",) if constant else ()
+        """Whether features never change, and columns that are left out."""
+        constant, left = self.statistics.constant, () if self.columns is None else self.columns.notes
+        same = (f"{constant} of {self.width} features never change in training",) if constant else ()
+        return (*same, *left)
 
     def spec(self, targets: int) -> BagSpec:
         """The width of the elements."""
@@ -71,6 +81,13 @@ class PreparedBags(Prepared):
     def examine(self, dataset: Dataset, index: Index) -> Examination:
         """A feature of a bag is far outside if one of its elements is; bags are read to find out."""
         found = _bag_set(dataset)
+        if self.columns is not None:
+            table = _table(found).take(index)
+            rows = table.rows()
+            examined = self.columns.examine(rows, np.arange(len(rows)))
+            bag = np.repeat(np.arange(len(index)), table.lengths)
+            outside = np.bincount(bag, examined.outside > 0, minlength=len(index)).astype(np.int64)
+            return examined._replace(outside=outside)
         extra = [name for name in (*found.names, *found.unusable) if self.names and name not in self.names]
         ignored = tuple(f"column {name!r} is ignored: training has not seen it" for name in sorted(extra))
         return Examination({}, self.statistics.outside(self._bags(dataset), index), ignored)
@@ -80,7 +97,9 @@ class PreparedBags(Prepared):
         found = _bag_set(dataset)
         if not found.bags.lengths.all():
             raise InputError(f"bag {dataset.ids[int(found.bags.lengths.argmin())]!r} is empty: leave it out")
-        if self.names and found.names and self.names != found.names:
+        if self.columns is not None:
+            return _encoded(_table(found), self.columns)
+        if self.names and (found.names or found.table) and self.names != found.names:
             absent = [name for name in self.names if name not in found.names]
             if absent:
                 why = {name: f"column {name!r} is missing: training had it" for name in absent} | found.unusable
@@ -89,6 +108,17 @@ class PreparedBags(Prepared):
         if found.bags.width != self.width:
             raise InputError(f"elements had {self.width} features in training and have {found.bags.width} now")
         return found.bags
+
+
+def _encoded(table: ElementTable, columns: PreparedTable) -> ArrayBags:
+    """The elements as numbers: standardised, 0 where missing; a flag for gaps; a 0/1 feature a category."""
+    return ArrayBags(columns.matrix(table.rows()).astype(np.float32), table.lengths)
+
+
+def _table(found: BagSet) -> ElementTable:
+    if found.table is None:
+        raise InputError("training had a long table with gaps, categories or dates, and these bags are plain numbers")
+    return found.table
 
 
 def _bag_set(dataset: Dataset) -> BagSet:

@@ -25,7 +25,7 @@ class BagSource(Source):
     """Long tables, ragged .npz and folders with one file a bag."""
 
     kind = "bags"
-    says = "bags: a ragged .npz, a folder with one .h5, .npz or .safetensors a bag, or a long table with bag="
+    says = "bags: a ragged .npz, a folder with one .h5, .npz, .safetensors or .pt a bag, or a long table with --bag"
     sample = "bag"
     by_name = True
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.bags.files import read_elements
+from excora.data.bags.files import read_elements, read_positions
 from excora.data.dataset import Index
 from excora.errors import InputError
 
@@ -27,6 +27,10 @@ class Bags(Protocol):
     def gather(self, index: Index) -> NDArray[np.float32]:
         """A copy of the elements of some bags, at least one, end to end."""
         return np.concatenate([self.read(int(place)) for place in index])
+
+    def positions(self, index: int) -> NDArray[np.float64] | None:  # noqa: ARG002
+        """Where the elements of one bag lie, (lengths[index], 2); None where nobody knows."""
+        return None
 
 
 class ArrayBags(Bags):
@@ -84,6 +88,10 @@ class PickedBags(Bags):
         """Some bags end to end."""
         return self._bags.gather(index).take(self._columns, 1)
 
+    def positions(self, index: int) -> NDArray[np.float64] | None:
+        """Of one bag."""
+        return self._bags.positions(index)
+
 
 class ChosenBags(Bags):
     """Some bags of others, in an order of one's own: a view, nothing is copied."""
@@ -103,6 +111,33 @@ class ChosenBags(Bags):
         """Some bags end to end."""
         return self._bags.gather(self._index[index])
 
+    def positions(self, index: int) -> NDArray[np.float64] | None:
+        """Of one bag."""
+        return self._bags.positions(int(self._index[index]))
+
+
+class JoinedBags(Bags):
+    """Bags that are several others each, end to end: the slides of a patient. ``parts``: which, for each bag.
+
+    >>> single = ArrayBags(np.arange(3.0)[:, None], [1, 2])
+    >>> JoinedBags(single, [[1, 0]]).read(0).ravel().tolist()
+    [1.0, 2.0, 0.0]
+    """
+
+    def __init__(self, bags: Bags, parts: Sequence[Sequence[int]]) -> None:
+        self._bags, self._parts = bags, [np.asarray(part, np.intp) for part in parts]
+        self.lengths = np.array([bags.lengths[part].sum() for part in self._parts], np.intp)
+        self.width = bags.width
+
+    def read(self, index: int) -> NDArray[np.float32]:
+        """The elements of one bag."""
+        return self._bags.gather(self._parts[index])
+
+    def positions(self, index: int) -> NDArray[np.float64] | None:
+        """Of a bag that is one of the others; two slides have no common place."""
+        part = self._parts[index]
+        return self._bags.positions(int(part[0])) if len(part) == 1 else None
+
 
 class FileBags(Bags):
     """One file a bag, opened, read and closed at each call; ``lengths`` and ``width`` come from the headers."""
@@ -118,6 +153,10 @@ class FileBags(Bags):
         if stored.shape != wanted or stored.dtype.kind not in "fiub":
             raise InputError(f"{path}: expected numbers of shape {wanted}, got {stored.dtype} of shape {stored.shape}")
         return finite(stored, str(path))
+
+    def positions(self, index: int) -> NDArray[np.float64] | None:
+        """As the file has them beside the features."""
+        return read_positions(self.paths[index], int(self.lengths[index]))
 
 
 def finite(values: NDArray[Any], name: str) -> NDArray[np.float32]:

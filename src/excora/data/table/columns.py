@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.cells import kind_of, moments, numbers, texts
+from excora.data.cells import are_gaps, kind_of, numbers, texts
 from excora.data.dataset import Index
+from excora.data.dates import FORMS, ISO, form_of, moments
 from excora.data.scaling import Floats, mean_and_std, normal_scores, quantiles_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Column:
     kind: Literal["number", "category", "date"]
     numbers: tuple[Number, ...] = ()
     categories: tuple[str, ...] = ()  #: code k is categories[k - 1]; 0 is anything else
+    form: str = ISO  #: of dates that are text, see :mod:`excora.data.dates`
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Column:
@@ -76,7 +78,10 @@ class Column:
         parts = {"number": {""}, "date": set(DATE_PARTS), "category": set()}[kind]
         if not {number.part for number in found} <= parts:
             raise ValueError(f"unknown parts of column {values['name']!r}")
-        return cls(str(values["name"]), kind, found, tuple(map(str, values["categories"])))
+        form = values.get("form", ISO)
+        if form not in (ISO, *FORMS):
+            raise ValueError(f"unknown form of the dates in column {values['name']!r}")
+        return cls(str(values["name"]), kind, found, tuple(map(str, values["categories"])), form)
 
     @property
     def labels(self) -> list[str]:
@@ -85,10 +90,13 @@ class Column:
 
     def values(self, column: pd.Series[Any]) -> Floats:
         """The features of a column of numbers or dates, (n, features), NaN where missing; ValueError if it is not."""
-        kind = kind_of(column)
-        if kind not in (self.kind, "empty"):
+        kind, parts = kind_of(column), [number.part for number in self.numbers]
+        days = moments(column, self.form) if self.kind == "date" and kind == "category" else None
+        if kind == "category" and self.kind == "number":
+            kind = "number" if are_gaps(column[np.isnan(numbers(column)) & column.notna().to_numpy()]) else kind
+        if kind not in (self.kind, "empty") and days is None:
             raise ValueError(f"{_PLURAL[self.kind]} in training and has {_PLURAL[kind]} now{_example(column)}")
-        return _expand(column, self.kind, [number.part for number in self.numbers])
+        return _expand(column, self.kind, parts, self.form)
 
     def codes(self, column: pd.Series[Any]) -> NDArray[np.int64]:
         """The code of each cell, (n,); a column of another kind without any known category is a ValueError."""
@@ -134,10 +142,11 @@ def learn(name: str, column: pd.Series[Any], index: Index, scaling: str = "stand
     if kind == "category":
         return _learn_categories(name, seen)
     parts = [""] if kind == "number" else list(DATE_PARTS)
-    rows = _expand(seen, kind, parts).T
+    form = form_of(column) if kind == "date" else ISO
+    rows = _expand(seen, kind, parts, form).T
     learned = (_learn_number(part, row, scaling) for part, row in zip(parts, rows, strict=True))
     found = tuple(number for number in learned if number is not None)
-    return Column(name, kind, numbers=found) if found else ONE_VALUE
+    return Column(name, kind, numbers=found, form=form) if found else ONE_VALUE
 
 
 def _learn_number(part: str, values: Floats, scaling: str) -> Number | None:
@@ -161,7 +170,7 @@ def _learn_categories(name: str, seen: pd.Series[Any]) -> Column | str:
     if distinct > max(20, 0.9 * filled):
         return (
             f"almost every cell is a text of its own ({distinct} in {filled}), as in ids or free text "
-            f"(a date is recognised if it is written like 2024-01-31)"
+            f"(a date is recognised if it is written like 2024-01-31, or like 31/01/2024 with a day above 12)"
         )
     if len(counts) == 1:
         return ONE_VALUE
@@ -170,11 +179,11 @@ def _learn_categories(name: str, seen: pd.Series[Any]) -> Column | str:
     return Column(name, "category", categories=tuple(common[:MOST_CATEGORIES]))
 
 
-def _expand(column: pd.Series[Any], kind: str, parts: list[str]) -> Floats:
+def _expand(column: pd.Series[Any], kind: str, parts: list[str], form: str) -> Floats:
     """The numeric features of a column, (n, features), NaN where missing."""
     if kind == "number":
         return numbers(column)[:, None]
-    days = moments(column)
+    days = moments(column, form)
     if days is None:  # nothing but empty cells
         return np.full((len(column), len(parts)), np.nan)
     gaps = np.isnan(days)

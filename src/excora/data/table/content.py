@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from excora.data.dataset import Index, Inputs, Spec
 
@@ -51,6 +53,23 @@ class TableSpec(Spec):
     kind: ClassVar[str] = "table"
     numeric: int = 0  #: numeric columns
     categories: tuple[int, ...] = ()  #: codes of each categorical column, 0 (unseen) included
+
+    @property
+    def summary(self) -> int:
+        """Numbers, whether they are missing, and a column for each category."""
+        return 2 * self.numeric + sum(self.categories)
+
+    def summarise(self, inputs: Inputs) -> Tensor:
+        """[numeric, missing, one-hot codes], (n, summary); a category that training has not seen is its column 0.
+
+        >>> rows = {"numeric": torch.tensor([[0.5]]), "missing": torch.tensor([[False]]), "codes": torch.tensor([[1]])}
+        >>> TableSpec(targets=1, numeric=1, categories=(2,)).summarise(rows)
+        tensor([[0.5000, 0.0000, 0.0000, 1.0000]])
+        """
+        x: Any = inputs
+        numbers = x["numeric"].masked_fill(x["missing"], 0.0)
+        hot = [F.one_hot(x["codes"][:, k], n) for k, n in enumerate(self.categories)]
+        return torch.cat([numbers, *(part.to(numbers.dtype) for part in (x["missing"], *hot))], 1)
 
 
 class TableFeatures:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.dataset import Dataset, Index
+from excora.data.dates import ISO
 from excora.data.scaling import CLIP, Floats, far_outside
 from excora.data.source import Examination, Prepared
 from excora.data.table.columns import Column, Number, learn
@@ -46,7 +47,11 @@ class PreparedTable(Prepared):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        found = asdict(self)
+        for column in found["columns"]:
+            if column["form"] == ISO:
+                del column["form"]
+        return found
 
     @property
     def numbers(self) -> list[Number]:

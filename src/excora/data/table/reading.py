@@ -8,7 +8,8 @@ import numpy as np
 
 from excora.data.cells import LARGEST, kind_of, numbers
 from excora.data.dataset import Dataset
-from excora.data.frames import UNNAMED, first_row, read_frame
+from excora.data.delimited import UNNAMED
+from excora.data.frames import FIRST_ROW, open_frame
 from excora.data.roles import Roles
 from excora.data.sheet import Sheet
 from excora.data.table.content import Table
@@ -21,7 +22,7 @@ def read_table(path: Path, roles: Roles, *, labelled: bool, problems: list[str])
     wanted = roles.id and (labelled or roles.id in sheet.frame)
     ids = sheet.names(roles.id, "id", unique=True) if roles.id and wanted else None
     described = sheet.described(roles, labelled=labelled)
-    unusable = {name: why for name in features if (why := _fault(sheet, name, labelled))}
+    unusable = {name: why for name in features if (why := fault(sheet, name, labelled))}
     if labelled:
         for why in unusable.values():
             sheet.complain(why)
@@ -34,12 +35,12 @@ def open_table(
     path: Path, roles: Roles, *, labelled: bool, problems: list[str]
 ) -> tuple[Sheet, list[str], tuple[str, ...]]:
     """The sheet, the names of the columns that play no part and so are features, and notes; for long tables too."""
-    frame = read_frame(path, text=roles.text)
+    frame, notes = open_frame(path, text=roles.text, writing=roles.writing)
     if roles.labels is not None:
         problems.append(f"{path}: labels= describes a folder of bags; this is a table, which holds its own labels")
     if not len(frame):
         raise InputError(f"{path}: there is a header but no row of data")
-    sheet = Sheet(str(path), frame, np.arange(len(frame)) + first_row(path), problems=problems)
+    sheet = Sheet(str(path), frame, np.arange(len(frame)) + FIRST_ROW, problems=problems)
     if labelled:
         for name in roles.drop:
             sheet.has(name, "drop")
@@ -49,10 +50,15 @@ def open_table(
     features = [name for name in frame.columns if name not in {*roles.columns, *roles.drop, *nameless}]
     if not features:
         sheet.complain("there is no column left to predict from")
-    return sheet, features, tuple(f"a column without a name is left out: {name}" for name in nameless)
+    # What is predicted later is read as the training part was, column by column: only there it is known what each is.
+    gaps = sheet.fill_gaps(
+        [*roles.target, *([roles.weight] if roles.weight else []), *features] if labelled else roles.target
+    )
+    left = [f"a column without a name is left out: {name}" for name in nameless]
+    return sheet, features, (*notes, *left, *gaps)
 
 
-def _fault(sheet: Sheet, name: str, labelled: bool) -> str | None:
+def fault(sheet: Sheet, name: str, labelled: bool) -> str | None:
     """Infinite numbers, cells that are no scalars and, before training, numbers with a few words among them."""
     column = sheet.frame[name]
     kind = kind_of(column)

@@ -18,10 +18,10 @@ SCALINGS = ("standard", "quantile")
 
 
 class TableSource(Source):
-    """Files of rows and columns, unless ``bag=`` says that a row is an element."""
+    """Files of rows and columns, unless ``--bag`` says that a row is an element."""
 
     kind = "table"
-    says = "a table (.csv, .tsv, also .gz and .xz, or .parquet), a row a sample"
+    says = "a table (.csv, .tsv, also .gz and .xz, .parquet, .feather or .xlsx), a row a sample"
     sample = "row"
     by_name = True
 

@@ -17,9 +17,9 @@ from torch import Tensor
 from excora.data.dataset import Features, Index, Inputs
 from excora.errors import InputError
 from excora.models.base import Network, Output
+from excora.models.parts.channels import channels, width_of
 from excora.models.parts.kriging import RANK, Keys, Labelled, distance, label_variance, predict
 from excora.models.parts.neighbours import Excluded, Search
-from excora.models.parts.ridge_start import channels, width_of
 from excora.pooling import Pooled
 from excora.reduce import Penalty
 

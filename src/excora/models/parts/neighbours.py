@@ -258,18 +258,30 @@ def _indexed(
 
 
 class RetrievalFeatures:
-    """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k)."""
+    """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k).
 
-    def __init__(self, features: Features, neighbours: Tensor, allowed: Tensor, context: Index | None = None) -> None:
-        self.features, self.neighbours, self.allowed = features, neighbours, allowed
+    ``start``, (n, targets), is what another model predicts of the rows, for a network that goes on from there.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        neighbours: Tensor,
+        allowed: Tensor,
+        context: Index | None = None,
+        start: Tensor | None = None,
+    ) -> None:
+        self.features, self.neighbours, self.allowed, self.start = features, neighbours, allowed, start
         self.sizes: Index = np.full(len(neighbours), neighbours.shape[1], np.intp)
         #: Where the training rows that are looked at stand among the samples, if they are among them.
         self.context = context
 
     def read(self, index: Index) -> Inputs:
-        """The rows of ``index``, and ``neighbours`` and ``allowed``."""
+        """The rows of ``index``, and ``neighbours`` and ``allowed``, and ``start`` if there is one."""
         rows = torch.as_tensor(index, dtype=torch.long)
-        return {**self.features.read(index), "neighbours": self.neighbours[rows], "allowed": self.allowed[rows]}
+        start = {} if self.start is None else {"start": self.start[rows]}
+        found = {"neighbours": self.neighbours[rows], "allowed": self.allowed[rows]}
+        return {**self.features.read(index), **found, **start}
 
     def element_sample(self, sample: int, element: int) -> int | None:
         """The sample that this element of a sample is; None if it is not among them."""

@@ -24,6 +24,7 @@ from excora.errors import InputError
 from excora.models.base import Network, Output
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
 from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder
+from excora.models.parts.ridge_start import RidgeStart
 from excora.pooling import make_pool, pools
 
 #: Standardised numbers end here: one wild cell must not decide which rows are near.
@@ -53,7 +54,10 @@ class RetrievalNetwork(Network):
     - ``metric``: of the search, see :func:`excora.models.parts.neighbours.learn_metric`; "full" is taken as
       "diagonal" for more than :data:`WIDE` columns.
     - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
-    - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool.
+    - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool. A pool of
+      elements with keys ("local-linear", "kriging") reads the key differences as such.
+    - ``residual="ridge"``: labels are what a ridge leaves of them, and its prediction is added, see
+      :class:`excora.models.parts.ridge_start.RidgeStart`: prediction = f(x_s) + s head(pool(h_s)).
 
     A row none of whose neighbours is allowed is an empty bag: it is predicted from ``own_s`` alone.
 
@@ -95,18 +99,20 @@ class RetrievalNetwork(Network):
         bins: int = 8,
         dropout: float = 0.1,
         attention_dropout: float = 0.2,
+        residual: str = "none",
         **options: Any,
     ) -> None:
         super().__init__()
         sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
         sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
         rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        _check(spec, sizes, rates, gaps, metric)
+        _check(spec, sizes, rates, gaps, metric, residual)
         columns = spec.numeric + len(gaps) + sum(n - 1 for n in spec.categories)
         dim = keys + values + spec.targets
         given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
-        scorer = {"scorer": DistanceScorer(keys)} if pools[pool].takes("scorer") else {}
-        pooling: Any = make_pool(pool, dim, **scorer, **given)
+        ways: dict[str, Any] = {"scorer": DistanceScorer(keys), "keys": keys}
+        taken = {name: way for name, way in ways.items() if pools[pool].takes(name)}
+        pooling: Any = make_pool(pool, dim, **taken, **given)
         if hasattr(pooling, "dropout"):
             pooling.dropout = attention_dropout
         parts = {"shared": shared, "numeric": spec.numeric, "bins": bins}
@@ -116,9 +122,13 @@ class RetrievalNetwork(Network):
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        self.options: dict[str, Any] = sizes | rates | {"gaps": self.gaps, "pool": pool, "metric": metric} | options
+        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
+        self.start = RidgeStart(columns, spec.targets) if residual == "ridge" else None
+        if self.start is not None:
+            self.monitored = None  # type: ignore[misc]  # head and pool are of the residual, not of the target
 
     def _reserve(self, context: int, columns: int) -> None:
         """Room for the training rows and the metric: what a state dict brings."""
@@ -168,7 +178,18 @@ class RetrievalNetwork(Network):
             raise InputError(f"the network reads rows with their neighbours, got {found}: look_up finds them")
         allowed = inputs["allowed"]
         pooled = self.pool(self.bag(inputs), None if bool(allowed.all()) else allowed)
-        return Output(self.head(pooled.value), {"neighbours": pooled})
+        prediction = self.head(pooled.value)
+        if self.start is not None:
+            prediction = inputs["start"].to(prediction.dtype) + self.start.scale * prediction
+        return Output(prediction, {"neighbours": pooled})
+
+    @torch.no_grad()
+    def begin_at_zero(self, inputs: Mapping[str, Any], *, only_try: bool = False) -> bool:  # noqa: ARG002
+        """Neither the head nor the labels of the neighbours count at first."""
+        if not only_try:
+            for p in (self.head.outer.weight, self.head.outer.bias, self.head.label_weight):
+                p.zero_()
+        return True
 
     def element_names(self, names: list[str] | None) -> list[str]:  # noqa: ARG002  (what it weighs are rows)
         """The neighbours, nearest first."""
@@ -184,26 +205,33 @@ class RetrievalNetwork(Network):
         )
 
     @torch.no_grad()
-    def keep(self, rows: Mapping[str, Any], labels: Tensor) -> None:
-        """Take in the training rows and their standardised labels (context, targets)."""
+    def keep(self, rows: Mapping[str, Any], labels: Tensor) -> Tensor | None:
+        """Take in the training rows and their standardised labels (context, targets), or what a ridge leaves of these.
+
+        Returns what that ridge, fitted without it, predicts of each row; None if there is none.
+        """
         expected = (len(self.context_labels), self.spec.targets)
         if labels.shape != expected or len(rows["numeric"]) != len(labels):
             raise InputError(f"labels must be of shape {expected}, one a row, got {tuple(labels.shape)}")
         for name in PARTS:
             getattr(self, f"context_{name}").copy_(rows[name])
+        left_out = None
+        if self.start is not None:
+            left_out, labels = self.start.fit(self.columns(rows), labels)
         self.context_labels.copy_(labels)
+        return left_out
 
     @torch.no_grad()
-    def remember(self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0) -> None:
+    def remember(self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0) -> Tensor | None:
         """:meth:`keep` these rows, and learn the metric from them.
 
         The linear part of the keys becomes the principal directions of the rows in its space.
         """
-        self.keep(rows, labels)
+        left_out = self.keep(rows, labels)
         x = self.columns(rows)
         self.encoder.fit(x)
         with torch.enable_grad():
-            learned = learn_metric(x, labels, excluded, kind=self.kind, seed=seed)
+            learned = learn_metric(x, self.context_labels, excluded, kind=self.kind, seed=seed)
         self.metric_weight.copy_(learned.weight)
         if self.metric_mix is not None and learned.mix is not None:
             self.metric_mix.copy_(learned.mix)
@@ -211,15 +239,21 @@ class RetrievalNetwork(Network):
         directions = torch.linalg.eigh((m - m.mean(0)).T @ (m - m.mean(0))).eigenvectors.flip(1)
         keys = self.encoder.linear_key
         keys.zero_()[:, : len(directions)].copy_(directions[:, : keys.shape[1]])
+        return left_out
 
     @torch.no_grad()
     def look_up(
-        self, features: Features, train: Index | None = None, excluded: Excluded | None = None
+        self,
+        features: Features,
+        train: Index | None = None,
+        excluded: Excluded | None = None,
+        left_out: Tensor | None = None,
     ) -> RetrievalFeatures:
         """``features`` of table rows with their neighbours among the training rows, in bounded memory.
 
         ``train``: where the training rows stand in ``features``, in the order of :meth:`remember`; they do not see what
-        ``excluded`` names. All other rows see every training row.
+        ``excluded`` names, and start from ``left_out``, which :meth:`keep` gave. All other rows see every training row,
+        and start from the ridge.
         """
         if (train is None) != (excluded is None):
             raise InputError("train and excluded go together: a training row that sees itself learns to copy its label")
@@ -227,21 +261,28 @@ class RetrievalNetwork(Network):
         n, k = len(features.sizes), min(self.options["neighbours"], len(candidate))
         found, allowed = torch.zeros(n, k, dtype=torch.long), torch.zeros(n, k, dtype=torch.bool)
         others = np.arange(n)
+        start = None if self.start is None else self.start.bias.repeat(n, 1)
         if train is not None and excluded is not None:
             numbers = torch.arange(len(candidate))
             found[train], allowed[train] = nearest(candidate, candidate, k, excluded=excluded, numbers=numbers)
             others = np.setdiff1d(others, train)
+            if start is not None and left_out is not None:
+                start[train] = left_out.to(start.dtype)
         if len(others):
             parts = np.array_split(others, -(-len(others) // _ROWS))
-            queries = torch.cat([self._searched(features.read(part)) for part in parts])
-            found[others], allowed[others] = nearest(queries, candidate, k)
-        return RetrievalFeatures(features, found, allowed, train)
+            rows = torch.cat([self.columns(features.read(part)) for part in parts])
+            found[others], allowed[others] = nearest(self.metric(rows), candidate, k)
+            if start is not None and self.start is not None:
+                start[others] = self.start(rows)
+        return RetrievalFeatures(features, found, allowed, train, start)
 
     def _searched(self, rows: Mapping[str, Any]) -> Tensor:
         return self.metric(self.columns(rows))
 
 
-def _check(spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str) -> None:
+def _check(
+    spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str, residual: str
+) -> None:
     if spec.kind != "table" or not spec.numeric + len(spec.categories):
         raise InputError(f"retrieval is for rows of a table with at least one column, got {spec}")
     for name, value in sizes.items():
@@ -254,3 +295,5 @@ def _check(spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps
         raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
     if metric not in ("full", "diagonal", "plain"):
         raise InputError(f"metric must be one of full, diagonal, plain, got {metric!r}")
+    if residual not in ("none", "ridge"):
+        raise InputError(f"residual must be none or ridge, got {residual!r}")

@@ -1,85 +1,50 @@
-"""Rows of a table as channels of one scale, and the ridge that is the start of what is learned from neighbours."""
+"""A ridge that a network of neighbours starts from: what the rows' labels are beyond it, and its prediction."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
 import numpy as np
 import torch
-import torch.nn.functional as F
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from excora.data.scaling import normal_scores
-from excora.data.table import TableSpec
 from excora.stats.ridge import left_out_ridge
 
-#: Standardised numbers end here: one wild cell must not decide which rows are near.
-REACH = 4.0
-#: Quantiles of a column that ranks are taken by, at most.
-MOST_KNOTS = 1000
+#: Residuals of a smaller deviation count as none: they are rounding errors of a linear target.
+NONE = 1e-6
 
 
-def knots_of(numeric: Tensor, missing: Tensor) -> Tensor:
-    """Quantiles of each column (n, columns) where it is not missing, at equal steps: (knots, columns)."""
-    steps = np.linspace(0.0, 1.0, min(max(len(numeric), 2), MOST_KNOTS))
-    columns = [x[~gap] for x, gap in zip(numeric.numpy().T, missing.numpy().T, strict=True)]
-    found = [np.quantile(x, steps) if len(x) else np.zeros(len(steps)) for x in columns]
-    return torch.from_numpy(np.array(found, np.float32).reshape(len(columns), len(steps)).T.copy())
+class RidgeStart(nn.Module):
+    """f(x) = x W + c by :func:`excora.stats.ridge.left_out_ridge`, and residuals r_i = (y_i - f_-i(x_i)) / s.
 
+    f_-i is the fit to all rows but i, so that a residual is as large as that of a new row; s is their deviation, by
+    target. Attention over residuals then predicts f(q) + s sum_i alpha_i r_i.
 
-def width_of(spec: TableSpec, gaps: Sequence[int]) -> int:
-    """The number of :func:`channels`."""
-    return 2 * spec.numeric + len(gaps) + sum(n - 1 for n in spec.categories)
-
-
-def channels(rows: Mapping[str, Any], knots: Tensor, spec: TableSpec, gaps: Sequence[int]) -> Tensor:
-    """[z / sqrt 2, q / sqrt 2, flags, categories] of rows, (n, channels), in float32.
-
-    z: standardised numbers up to +-:data:`REACH`; q: normal scores of their ranks among training rows, by ``knots``;
-    both are 0 where a number is missing, which the flags of the columns ``gaps`` say. Categories are one-hot; one that
-    training has not seen is all 0.
-
-    >>> spec = TableSpec(targets=1, numeric=1)
-    >>> rows = {"numeric": torch.tensor([[9.0]]), "missing": torch.tensor([[False]]), "codes": torch.zeros(1, 0).long()}
-    >>> channels(rows, torch.tensor([[-1.0], [0.0], [1.0]]), spec, []) * math.sqrt(2)
-    tensor([[4.0000, 0.9674]])
+    >>> x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    >>> start = RidgeStart(2, 1)
+    >>> left_out, residuals = start.fit(x, x[:, :1] + x[:, :1].square())
+    >>> round(residuals.square().mean().item(), 3), start(x).shape
+    (1.0, torch.Size([40, 1]))
     """
-    numbers, missing = rows["numeric"].float(), rows["missing"]
-    last = float(torch.special.ndtri(torch.tensor(1 - 0.5 / len(knots))))
-    columns = zip(numbers.numpy().T, knots.float().numpy().T, strict=True)
-    ranked = [normal_scores(x.astype(np.float64), known.astype(np.float64)) for x, known in columns]
-    q = torch.from_numpy(np.array(ranked, np.float32).reshape(spec.numeric, len(numbers)).T.copy()).clamp(-last, last)
-    both = torch.cat([numbers.clamp(-REACH, REACH), q], 1).masked_fill(missing.repeat(1, 2), 0.0) / math.sqrt(2)
-    flags = missing[:, list(gaps)].to(both.dtype)
-    hot = [F.one_hot(rows["codes"][:, j], n)[:, 1:].to(both.dtype) for j, n in enumerate(spec.categories)]
-    return torch.cat([both, flags, *hot], 1)
 
+    weight: Tensor
+    bias: Tensor
+    scale: Tensor
 
-class RidgeStart(NamedTuple):
-    """f(x) = x coefficient + intercept on channels, and what it leaves of the labels."""
+    def __init__(self, columns: int, targets: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(columns, targets))
+        self.register_buffer("bias", torch.zeros(targets))
+        self.register_buffer("scale", torch.ones(targets))
 
-    coefficient: Tensor  #: (channels, targets)
-    intercept: Tensor  #: (targets,)
-    residual: Tensor  #: (n, targets): y - f(x), f fitted without the row; NaN where y is
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of rows (n, columns) and labels (n, targets): f_-i(x_i) and r_i, (n, targets) each."""
+        found = left_out_ridge(x.double().numpy(), y.double().numpy())
+        missed = y.double().numpy() - found.left_out
+        scale = np.maximum(np.sqrt((missed**2).mean(0)), NONE)
+        for buffer, value in zip(self.buffers(), (*found.line, scale), strict=True):
+            buffer.copy_(torch.from_numpy(value))
+        return torch.from_numpy(found.left_out).to(y), torch.from_numpy(missed / scale).to(y)
 
-    @property
-    def direction(self) -> Tensor:
-        """(channels,): along which the prediction of all targets changes most, and how fast."""
-        left, values, _ = torch.linalg.svd(self.coefficient, full_matrices=False)
-        return left[:, 0] * values[0]
-
-
-def ridge_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart:
-    """The ridge on the channels ``x`` (n, channels) without the ranks of their ``numeric`` numbers."""
-    scale = torch.ones(x.shape[1], dtype=torch.float64)
-    scale[:numeric], scale[numeric : 2 * numeric] = math.sqrt(2), 0.0  # a penalty is one of standardised columns
-    used = scale > 0
-    read = (x.double() * scale)[:, used].numpy()
-    fit = left_out_ridge(read, y.astype(np.float64), None if weight is None else weight.astype(np.float64))
-    coefficient = torch.zeros(x.shape[1], y.shape[1], dtype=torch.float64)
-    coefficient[used] = torch.from_numpy(fit.line.coefficient) * scale[used].unsqueeze(1)
-    residual = torch.from_numpy(y - fit.left_out)
-    return RidgeStart(coefficient.float(), torch.from_numpy(fit.line.intercept).float(), residual.float())
+    def forward(self, x: Tensor) -> Tensor:
+        """f(x), (n, targets)."""
+        return x.to(self.weight.dtype) @ self.weight + self.bias

@@ -21,7 +21,7 @@ def attention(record: RunRecord) -> Made:
     """A section for each pool that has weighed something."""
     pools = {name: found for name, found in record.attention.items() if _weighed(found)}
     if not pools:
-        return Missing("there is no attention.json, or no sample in it: this model weighs no elements.")
+        return Missing("this model weighs no elements.")
     return [
         _pool(found, title=f"Attention: {name}" if len(pools) > 1 else "", end=f"-{number}" if number > 1 else "")
         for number, (name, found) in enumerate(pools.items(), 1)

@@ -41,7 +41,7 @@ def elements(record: RunRecord) -> Made:
     pools = {name: [bag for bag in found.bags if bag.top] for name, found in record.attention.items()}
     pools = {name: bags for name, bags in pools.items() if bags}
     if not pools:
-        return Missing("attention.json names no sample with its elements.")
+        return Missing("this model weighs no elements, or no sample of them was kept.")
     title = "Heaviest elements: {}" if len(pools) > 1 else ""
     return [_pool(bags, title.format(name)) for name, bags in pools.items()]
 

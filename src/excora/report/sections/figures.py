@@ -27,7 +27,7 @@ def figures(record: Record) -> Made:
     found = record if isinstance(record, ComparisonRecord) else record.results or record.comparison
     cards = _winners(found) if isinstance(found, ComparisonRecord) else _scores(found)
     if not cards:
-        return Missing("there is no results.json or comparison.json: the run has not ended yet.")
+        return Missing("the run has not ended yet.")
     return Section(template="figures.html", values={"cards": cards, "terms": TERMS})
 
 
@@ -45,6 +45,10 @@ def _scores(results: Results | None) -> list[Card]:
     cards = [Card(f"{part.capitalize()} {name}", value, over or more) for name, (value, more) in figures.items()]
     if over and known:
         cards[0] = cards[0]._replace(more=f"{over}; {correlation(min(known))} to {correlation(max(known))}")
+    cards += [
+        Card(f"{part.capitalize()} PCC of {name}", correlation(pcc), "a simple model on the same split")
+        for name, pcc in results.simple.items()
+    ]
     train, validation, mine = (count(results.counts.get(name)) for name in ("train", "validation", part))
     cards.append(Card("Samples", mine, f"in the {part} part; {train} to train, {validation} to validate"))
     if results.seconds is not None:
@@ -71,8 +75,8 @@ def _winners(found: ComparisonRecord) -> list[Card]:
     best = max(rows, key=lambda row: -2.0 if row.pcc is None else row.pcc)
     least = min(rows, key=lambda row: math.inf if row.mse is None else row.mse)
     return [
-        Card("Highest PCC", correlation(best.pcc), f"{best.label}, mean over runs"),
-        Card("Lowest MSE", figure(least.mse), f"{least.label}, mean over runs"),
+        Card("Highest PCC", correlation(best.pcc), f"{best.label}, all samples"),
+        Card("Lowest MSE", figure(least.mse), f"{least.label}, all samples"),
         Card("Models", count(len(rows)), f"{plural(len(best.runs), 'run')} each"),
         Card("Training", duration(sum(run.seconds for row in rows for run in row.runs)), "all runs together"),
     ]

@@ -21,7 +21,7 @@ def gradient_ratio(record: RunRecord) -> Made:
         for name in ("gradient_ratio", "gradient_ratio_bound")
     )
     if not ratio:
-        return Missing("monitor.json has no gradient ratio.")
+        return Missing("the pull of correlation and error on the attention was not measured in this run.")
     traces = [line("Ratio", ratio, "@c1")]
     if bound:
         dashed = {"line": {"color": "@c2", "width": 2, "dash": "dash"}, "mode": "lines"}

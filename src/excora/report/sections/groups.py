@@ -13,7 +13,7 @@ def groups(record: RunRecord) -> Made:
     """A row for each group of the test part."""
     found = [] if record.results is None else record.results.groups.get("test", [])
     if not found:
-        return Missing("results.json has none: the data was given no group column, or the run has not ended.")
+        return Missing("no column was named as the group (`--group`), or the run has not ended.")
     columns = [Column("Group"), Column("Test samples", count), Column("PCC", correlation), Column("MSE", figure)]
     rows = [[str(g.group), g.n, g.pcc, g.mse] for g in found]
     known = [g.pcc for g in found if g.pcc is not None]

@@ -36,7 +36,7 @@ def predictions(record: RunRecord) -> Made:
     """Of the test part, with the identity line; several targets in a menu."""
     found = record.predictions
     if found is None or not found.ids:
-        return Missing("there are no predictions in predictions.csv.")
+        return Missing("the run has no predictions yet.")
     part = "test" if "test" in found.part else "validation"
     mine = np.flatnonzero(np.array(found.part) == part)
     labelled = {name: mine[found.drawable(name)[mine]] for name in found.target}

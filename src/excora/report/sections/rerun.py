@@ -28,7 +28,7 @@ def rerun(record: Record) -> Made:
     commands = [] if config is None else [_run(config)]
     commands += [] if comparison is None else [_comparison(comparison)]
     if not commands:
-        return Missing("there is no config.json.")
+        return Missing("this folder does not say how the run was made.")
     return Section(template="rerun.html", values={"commands": commands})
 
 

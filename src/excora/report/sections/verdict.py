@@ -28,7 +28,8 @@ def verdict(record: Record) -> Made:
         for name, item in found.evidence.items()
     ]
     evidence = Table("Evidence for the verdict", columns, rows)
-    return _banner(look, f"Verdict: {found.name}", plain, found=found, evidence=evidence if rows else None)
+    title, shown = f"Verdict: {found.name}", {"found": found, "evidence": evidence if rows else None}
+    return _banner(look, title, f"{plain} {found.sentence}" if plain != found.sentence else plain, **shown)
 
 
 def _banner(look: str, title: str, sentence: str, **rest: object) -> Section:

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import torch
 
-from excora.data.dataset import Features
+from excora.data.dataset import Features, Index
 from excora.data.scaling import normal_scores, quantiles_of
 from excora.data.splits import Split
 from excora.data.table import TableFeatures, TableSpec
@@ -18,6 +18,7 @@ from excora.models.ft_transformer import FTTransformer
 from excora.models.parts.retrieval import RetrievalNetwork
 from excora.settings import Machine, Recipe
 from excora.training import train as run
+from excora.training.evaluation import outputs
 from excora_studies.tabular.rows import Floats, Parameters, Part, Predict, Row
 
 #: Of a row's parameters, what :class:`Recipe` takes; the rest are options of the network.
@@ -49,11 +50,10 @@ def _train(network: Network, features: Features, target: Floats, parameters: Par
     )
 
 
-@torch.inference_mode()
-def _predict(network: Network, features: Features, n: int) -> Floats:
-    network.eval()
-    parts = np.array_split(np.arange(n), max(n // 2048, 1))
-    return torch.cat([network(features.read(part)).prediction[:, 0] for part in parts]).double().numpy()
+def predict(network: Network, features: Features, index: Index) -> Floats:
+    """The samples of ``index``, (n,), on the standardised scale."""
+    every = outputs(network, features, index, max_elements=Recipe().max_elements)
+    return np.concatenate([output.prediction[:, 0].double().numpy() for _, output in every])
 
 
 def fit_ft_transformer(
@@ -64,17 +64,25 @@ def fit_ft_transformer(
 ) -> tuple[Predict, Parameters]:
     """An FT-Transformer of the package on the standardised features."""
     options = {name: value for name, value in parameters.items() if name not in TRAINING}
-    network = _ft_transformer(train.x.shape[1], options, seed)
+    network = ft_transformer(TableSpec(targets=1, numeric=train.x.shape[1]), options, seed)
     _train(network, _rows(train.x), train.y, parameters, seed)
-    return lambda x: _predict(network, _rows(x), len(x)), parameters
+    return lambda x: predict(network, _rows(x), np.arange(len(x))), parameters
 
 
-def _ft_transformer(columns: int, options: Parameters, seed: int) -> FTTransformer:
-    """Every variant of one seed starts from the weights of the plain one."""
+def ft_transformer(spec: TableSpec, options: Parameters, seed: int) -> FTTransformer:
+    """Every variant of one seed starts from the weights of the plain one: gain and temperature are all it adds.
+
+    >>> spec, options = TableSpec(targets=1, numeric=2), {"dim": 8, "heads": 2, "blocks": 1}
+    >>> x = {"numeric": torch.randn(3, 2), "missing": torch.zeros(3, 2, dtype=torch.bool)}
+    >>> x["codes"] = torch.zeros(3, 0, dtype=torch.long)
+    >>> first, second = (ft_transformer(spec, options | {"attention": a}, 0).eval()(x) for a in ("softmax", "eca"))
+    >>> torch.allclose(first.prediction, second.prediction, atol=1e-6)
+    True
+    """
     shape = {name: options[name] for name in ("dim", "heads", "blocks")}
     with seeded(seed):
-        plain = FTTransformer(TableSpec(targets=1, numeric=columns), attention="softmax", **shape)
-        network = FTTransformer(TableSpec(targets=1, numeric=columns), **options)
+        plain = FTTransformer(spec, attention="softmax", **shape)
+        network = FTTransformer(spec, **options)
     network.load_state_dict(plain.state_dict(), strict=False)
     return network
 
@@ -96,7 +104,7 @@ def fit_retrieval(
     assert isinstance(network, RetrievalNetwork)
     _start_alike(network, seed)
     _train(network, features, train.y, parameters, seed)
-    return lambda x: _predict(network, network.look_up(_rows(scale(x))), len(x)), parameters
+    return lambda x: predict(network, network.look_up(_rows(scale(x))), np.arange(len(x))), parameters
 
 
 @torch.no_grad()

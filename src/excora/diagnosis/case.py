@@ -1,0 +1,185 @@
+"""A run as its verdict sees it: the kept epoch, the part it is judged on, and everything that is known beside."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from excora.diagnosis.evidence import Evidence, Fit, Row, Simple, Thresholds, in_words, simple_models
+from excora.diagnosis.trend import Change, Plateau, change_after, detect_plateau
+from excora.stats.intervals import Interval
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """What :func:`excora.diagnosis.verdict` was given, brought together; ``evidence`` grows as questions are asked."""
+
+    records: Sequence[Row]  #: of the training part
+    curve: Sequence[Row]  #: of the part that is judged
+    validated: bool  #: that part is the validation part
+    kept: int
+    fit: Fit  #: None only where PCC is undefined, which is asked first
+    geometry: Row  #: of the kept epoch: attention, ceilings, the probe
+    test: Interval | None
+    peers: tuple[Simple, ...]  #: best first; none where nothing can be compared with them
+    noise_ceiling: float | None
+    limits: Thresholds
+    evidence: dict[str, Evidence]
+    plateau: Plateau | None  #: of the judged curve; None for predictions without one
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Row],
+        validation: Sequence[Row] = (),
+        *,
+        kept: int | None = None,
+        held: Row | None = None,
+        interval: Interval | None = None,
+        test: Interval | None = None,
+        peers: Iterable[Row] = (),
+        noise_ceiling: float | None = None,
+        limits: Thresholds | None = None,
+    ) -> Case:
+        """The arguments are those of :func:`excora.diagnosis.verdict`."""
+        curve = validation or records
+        place = _best(curve, validated=bool(validation)) if kept is None else kept
+        here = held if held is not None else curve[place] if place < len(curve) else {}
+        validated = bool(validation) or held is not None
+        name = "validation" if validated else "training part"
+        fit = Fit.of(here, name, interval=interval, chosen=validated)
+        seen = [here, records[place] if place < len(records) else {}]
+        geometry = next((row for row in seen if row.get("probe_gain") is not None), None)
+        if geometry is None:
+            geometry = next((row for row in seen if row.get("attention_spread") is not None), here)
+        known = simple_models(peers) if validated else ()
+        case = cls(
+            records=records, curve=curve, validated=validated, kept=place, fit=fit, geometry=geometry,  # type: ignore[arg-type]
+            test=None if test is None or math.isnan(test.low) else test, peers=known, noise_ceiling=noise_ceiling,
+            limits=limits or Thresholds(), evidence={},
+            plateau=detect_plateau([row.get("pcc") for row in curve], [row.get("mse") for row in curve]),
+        )  # fmt: skip
+        case._begin()
+        return case
+
+    @classmethod
+    def of_predictions(
+        cls, fit: Fit | None, plateau: Plateau | None, epochs: int, peers: Iterable[Row], noise_ceiling: float | None
+    ) -> Case:
+        """Predictions of samples that the model was not fitted to, in the last of ``epochs``, 0 for not known."""
+        case = cls(
+            records=(), curve=[{}] * epochs, validated=True, kept=max(epochs - 1, 0), fit=fit,  # type: ignore[arg-type]
+            geometry={}, test=None, peers=simple_models(peers), noise_ceiling=noise_ceiling, limits=Thresholds(),
+            evidence={}, plateau=None if plateau is None or plateau.pcc is None else plateau,
+        )  # fmt: skip
+        case._begin()
+        return case
+
+    def _begin(self) -> None:
+        """The evidence that every verdict shows."""
+        if self.fit is None:
+            return
+        self.evidence["pcc"] = self.fit.above_zero
+        if self.epochs:
+            self.evidence["kept_epoch"] = Evidence(self.kept + 1.0, f"of {self.epochs}, from 1", True)
+        if self.test is not None:
+            rule = f"[{self.test.low:.3f}, {self.test.high:.3f}]; interval above 0"
+            self.evidence["test_pcc"] = Evidence(self.test.value, rule, self.test.low > 0)
+        for one in self.peers:
+            rule = f"ahead: above {self.fit.high:.3f} and by {self.limits.level}"
+            self.evidence[f"{one.name}_pcc"] = Evidence(one.pcc, rule, one in self.ahead)
+
+    @property
+    def epochs(self) -> int:
+        """How many there were."""
+        return max(len(self.curve), len(self.records))
+
+    @property
+    def part(self) -> str:
+        """The part whose curve is judged."""
+        if self.fit.part == "predictions":
+            return "predictions"
+        return "validation part" if self.curve is not self.records else "training part"
+
+    @property
+    def lead(self) -> str:
+        """The numbers that stand in every sentence."""
+        where = {"validation": "Validation PCC", "predictions": "PCC"}.get(self.fit.part, "PCC of the training part")
+        when = f" at the kept epoch, {self.kept + 1} of {self.epochs}" if self.epochs else f" of {self.fit.rows} rows"
+        simple = f"; {in_words(self.peers)}" if self.peers else ""
+        return f"{where} is {self.fit}{when}{simple}."
+
+    @property
+    def attention(self) -> str:
+        """Attention in numbers."""
+        spread, effective = (self.geometry.get(name) for name in ("attention_spread", "effective_elements"))
+        return f"Of 0, one element, to 1, uniform, it is at {spread:.4f}: {effective:.1f} effective elements a bag."
+
+    @property
+    def learning(self) -> bool:
+        """PCC is flat, but the validation MSE is still falling by much: scale and attention are on their way."""
+        found = self.plateau
+        if found is None or found.state != "plateau" or found.mse is None or not self.validated or not self.fit.mse:
+            return False
+        return found.mse.change <= -self.limits.learning * self.fit.mse
+
+    @cached_property
+    def ahead(self) -> tuple[Simple, ...]:
+        """The simple models that are clearly better: above the interval of the PCC, and by what would matter."""
+        if self.fit is None:
+            return ()
+        limit = max(self.fit.high, self.fit.pcc + self.limits.level)
+        return tuple(one for one in self.peer_scores if one.pcc > limit)
+
+    @property
+    def peer_scores(self) -> tuple[Simple, ...]:
+        """Those whose own correlation is established."""
+        return tuple(one for one, fit in zip(self.peers, self.peer_fits, strict=True) if fit.above_zero.met)
+
+    @cached_property
+    def peer_fits(self) -> tuple[Fit, ...]:
+        """The simple models on the same rows; validation has tuned them."""
+        return tuple(dataclasses.replace(self.fit, pcc=one.pcc, chosen=True) for one in self.peers)
+
+    def after(self, name: str) -> Change | None:
+        """What became of the validation curve after the kept epoch."""
+        if self.curve is self.records:
+            return None
+        return change_after([row.get(name) for row in self.curve], self.kept)
+
+    @cached_property
+    def training_after(self) -> Change | None:
+        """And of the training MSE."""
+        return change_after([row.get("mse") for row in self.records], self.kept) if self.records else None
+
+    @property
+    def probe_error(self) -> float:
+        """Standard error of the probe's gain; of a record that has none, that of the PCC itself."""
+        error = self.geometry.get("probe_error")
+        return (1.0 - self.fit.pcc**2) * self.fit.error if error is None else float(error)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What was not given, by its name in :data:`excora.diagnosis.texts.GIVEN`."""
+        lacks = {
+            "epochs": not self.epochs,
+            "validation": not self.validated,
+            "training": self.validated and not self.records,
+            "peers": self.validated and len(self.peers) < 2,
+            "pool": self.geometry.get("probe_gain") is None,
+        }
+        return tuple(name for name, gone in lacks.items() if gone)
+
+
+def _best(curve: Sequence[Row], *, validated: bool) -> int:
+    """The epoch of the lowest MSE + 1 - PCC on validation; of the training part the last one."""
+    if not validated or not curve:
+        return max(len(curve) - 1, 0)
+
+    def criterion(row: Row) -> float:
+        mse, pcc = row.get("mse"), row.get("pcc")
+        return math.inf if mse is None or math.isnan(mse) else mse + 1.0 - (pcc or 0.0)
+
+    return min(range(len(curve)), key=lambda epoch: criterion(curve[epoch]))

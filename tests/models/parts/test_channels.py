@@ -1,0 +1,60 @@
+"""Rows as channels, and the ridge on them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.stats import norm, rankdata
+
+from excora.data.table import TableSpec
+from excora.models.parts.channels import REACH, channels, knots_of, ridge_start, width_of
+from excora.stats.ridge import left_out_ridge
+
+SPEC = TableSpec(targets=1, numeric=2, categories=(3,))
+
+
+def rows(n: int = 50) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    missing = torch.zeros(n, 2, dtype=torch.bool)
+    missing[::7, 1] = True
+    numeric = (3 * torch.randn(n, 2, generator=generator)).masked_fill(missing, 0.0)
+    return {"numeric": numeric, "missing": missing, "codes": torch.randint(0, 3, (n, 1), generator=generator)}
+
+
+def test_channels_are_clipped_numbers_normal_scores_flags_and_categories():
+    x = rows()
+    knots = knots_of(x["numeric"], x["missing"])
+    found = channels(x, knots, SPEC, [1])
+    assert found.shape == (50, width_of(SPEC, [1])) == (50, 7)
+    z, q = found[:, :2] * math.sqrt(2), found[:, 2:4] * math.sqrt(2)
+    assert torch.allclose(z, x["numeric"].clamp(-REACH, REACH))
+    first = x["numeric"][:, 0].numpy()
+    truth = norm.ppf(np.clip((rankdata(first) - 1) / 49, 0.01, 0.99))
+    np.testing.assert_allclose(q[:, 0], truth, atol=1e-3)
+    gone = x["missing"][:, 1]
+    assert not z[gone, 1].any()
+    assert not q[gone, 1].any()
+    assert torch.equal(found[:, 4], gone.float())
+    assert torch.equal(found[:, 5:], torch.eye(3)[x["codes"][:, 0]][:, 1:])
+
+
+def test_a_new_row_is_ranked_by_the_training_rows_alone():
+    x = rows()
+    knots = knots_of(x["numeric"], x["missing"])
+    every = channels(x, knots, SPEC, [])
+    one = channels({name: part[3:4] for name, part in x.items()}, knots, SPEC, [])
+    assert torch.equal(one[0], every[3])
+
+
+def test_the_ridge_does_not_read_ranks_and_leaves_what_left_out_fits_miss():
+    x = channels(rows(), knots_of(rows()["numeric"], rows()["missing"]), SPEC, [])
+    y = (x[:, :1] * 2 + 0.1 * torch.randn(50, 1, generator=torch.Generator().manual_seed(1))).numpy()
+    start = ridge_start(x, 2, y, None)
+    assert not start.coefficient[2:4].any()
+    read = torch.cat([x[:, :2] * math.sqrt(2), x[:, 4:]], 1).double().numpy()
+    peer = left_out_ridge(read, y.astype(float))
+    np.testing.assert_allclose(start.residual, y - peer.left_out, atol=1e-5)
+    np.testing.assert_allclose(x @ start.coefficient + start.intercept, peer.line.predict(read), atol=1e-5)
+    assert torch.allclose(start.direction.abs(), start.coefficient[:, 0].abs(), atol=1e-6)

@@ -86,7 +86,7 @@ def test_a_run_goes_on_to_the_last_bit(case, tmp_path):
     assert resumed.rows == whole.rows
 
 
-@every_case
+@every_trained
 @pytest.mark.usefixtures("plain_steps")
 def test_a_start_from_ridge_is_exact_in_pieces_and_on_ranks(case):
     """Without validation, so that the last epoch is kept, whatever the ridge is worth."""

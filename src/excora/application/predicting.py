@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Predictions:
     """Predictions on the scale of the labels."""
 
-    #: id, target where the data have it, prediction, where asked lower and upper (each :NAME for several), outside
+    #: id, target where the data have it, prediction, lower and upper where asked (:NAME each, if several), outside
     frame: pd.DataFrame
     attention: pd.DataFrame | None  #: id, element, weight, effective: a row an element; if it was asked for
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range

@@ -43,11 +43,7 @@ class BagRegressor(Regressor, kind="bags"):
 
         weights: the pool's attention alpha. effective: the share of each element in the pooled value,
         see :class:`excora.Pooled`; below 0 for elements of little attention where gamma > 1. The same as the weights
-<<<<<<< HEAD
-        for convex pools.
-=======
-        for pools without a gamma. Of a network that starts from a ridge, this is the part that it adds.
->>>>>>> fit-ridge
+        for convex pools. Of a network that starts from a ridge, this is the part that it adds.
         """
         check_is_fitted(self)
         samples = self._samples(X, reset=False)

@@ -94,8 +94,8 @@ TEXTS = {
 def out_of_reach(*missing: str) -> tuple[str, ...]:
     """Which verdicts cannot be given without what is ``missing``, a sentence for each of these.
 
-    >>> out_of_reach("peers")[0].split(": ")[0]
-    'Not possible here: behind a simple model, data-limited, no signal found'
+    >>> out_of_reach("peers")[0].split(": ")[1]
+    'behind a simple model, data-limited, no signal found'
     """
     found = []
     for what in missing:

@@ -83,7 +83,7 @@ TEXTS = {
         "ConcordanceLoss or JointLoss, which see scale and offset; PearsonLoss alone does not.",
     ),
     "healthy": Text(
-        "At rest, and no fault found.",
+        "No fault found.",
         "Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.",
         ("epochs", "validation"),
     ),

@@ -23,7 +23,7 @@ BLOCKS = page.BLOCKS
 #: The split of this seed, and the start of this seed, decide the trials; where the split is the official one it is
 #: the same for all.
 TUNING_SEED = 0
-QUICK = {"rows": 40, "tasks": ["MOSI tokens, frozen"], "arms": ["softmax", "eca"], "epochs": 1}
+QUICK: dict[str, Any] = {"rows": 40, "tasks": ["MOSI tokens, frozen"], "arms": ["softmax", "eca"], "epochs": 1}
 
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)

@@ -10,7 +10,7 @@ from excora_studies.markdown import Contents, number, table, with_spread
 
 Content = dict[str, Any]
 SMALL = "small table: "
-#: Directions that trials on subsamples gave before the study: task, first, second, and the difference in PCC, from - to.
+#: Directions that trials on subsamples gave before the study: task, first, second, the difference in PCC from - to.
 EXPECTED = (
     ("MOSI tokens, frozen", "eca", "softmax", 0.011, 0.011),
     ("MOSI tokens, frozen", "eca-paper", "softmax", 0.012, 0.013),

@@ -18,11 +18,12 @@ from excora.data.splits import Split
 from excora.errors import InputError
 from excora.models.pool import PoolNetwork
 from excora.ragged import Ragged
-from excora_studies import gains, reproduce
+from excora_studies import gains, reproduce, store
 from excora_studies.gains import arms, page, table, tasks
 from excora_studies.gains.tasks import TASKS, Sample, Task
 from excora_studies.tabular.scores import unpack
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "gains"
 MOSI = "MOSI tokens, frozen"
 LINEAR: dict[str, Any] = {"layers": 0, "epochs": 2, "patience": 2, "start": "none", "correlation": "none"}
 
@@ -165,3 +166,19 @@ def test_a_direction_holds_only_where_the_interval_says_so() -> None:
         shown = page.expected({"summary": {"pairs": [pair(*bounds)]}})
         assert said in shown
         assert shown.count("not computed yet") == len(page.EXPECTED) - 1
+
+
+def test_the_committed_parts_are_of_this_study_and_give_the_committed_table() -> None:
+    content = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    configuration = gains.configure(seeds=None, preset="cpu", data=None)
+    assert content["configuration"] == store.plain(configuration)
+    keys = [chunk.key for chunk in gains.chunks(configuration, None)]
+    stored = store.Store(RESULTS, "gains", configuration, keys=keys, table_of=gains.table_of).results
+    there = {(task, arm) for task, about in configuration["tasks"].items() for arm in about["arms"]}
+    absent = {(task, arm) for task, arms_ in content["summary"]["missing"].items() for arm in arms_}
+    shown = {(row["task"], row["arm"]): row["PCC"] for row in content["table"]}
+    assert {*shown} == there - absent
+    for (task, arm), pcc in shown.items():
+        runs = stored[gains.key(task, arm)]["runs"]
+        assert len(runs) == 5
+        assert pcc == pytest.approx(sum(run["PCC"] for run in runs) / 5, rel=1e-4)

@@ -45,8 +45,8 @@ def pooling_gain(pool: Pool, h: Tensor, mask: Tensor | None = None, *, vocabular
 
     >>> from excora.pooling import MeanPool
     >>> from excora.tasks.pooled_mixture import PooledMixtureTask
-    >>> x, _ = PooledMixtureTask(dim=8).sample(2000, seed=0)
-    >>> 1.5 < pooling_gain(MeanPool(8), x, vocabulary=200).gain < 2.5
+    >>> x, _ = PooledMixtureTask(dim=40, vocabulary=1000).sample(2000, seed=0)
+    >>> 2.0 < pooling_gain(MeanPool(40), x, vocabulary=1000).gain < 3.0  # 2.48
     True
     """
     _check(h, mask)

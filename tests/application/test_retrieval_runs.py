@@ -136,7 +136,7 @@ def test_runs_have_the_numbers_for_their_rows(tmp_path):
 def test_pools_are_compared_within_the_model(tmp_path):
     asked = {"models": ("mean", "eca", "ridge"), "folds": 2, "seeds": 1, "settings": SMALL, "output": tmp_path}
     found = compare(dataset(60), **asked, progress=False)
-    assert [row.model for row in found.rows] == list(asked["models"])
+    assert {row.model for row in found.rows} == set(asked["models"])
     assert "pools are compared within the model retrieval" in found.notes
     assert all(run["details"]["epochs"] == 2 for run in found.row("eca").runs)
     again = compare(dataset(60), **asked, progress=False, resume=True)

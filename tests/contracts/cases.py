@@ -37,8 +37,9 @@ class Case(NamedTuple):
         return models[self.name]
 
     def options(self) -> Any:
-        """Without dropout: an option that brings chance into training has that word in its name."""
-        calm = {name: 0.0 for name in self.model.Options.names() if "dropout" in name}
+        """Without dropout, an option that brings chance into training has that word in its name; of two members."""
+        names = self.model.Options.names()
+        calm = {name: 0.0 for name in names if "dropout" in name} | {name: 2 for name in names if name == "members"}
         return self.model.Options(**calm | dict(self.change))
 
     def setup(self, **recipe: Any) -> Setup:

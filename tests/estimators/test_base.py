@@ -310,7 +310,9 @@ def test_the_user_may_bring_the_validation_part():
 def test_the_validation_part_decides_the_epoch():
     """The same training rows: labels that training moves away from keep the first epoch, others the last."""
     x, y = line(60)
-    epochs = [small(epochs=5, dropout=0.0).fit(x, y, eval_set=[(x, sign * y)]).best_epoch_ for sign in (1, -1)]
+    epochs = [
+        small(epochs=5, dropout=0.0, start="none").fit(x, y, eval_set=[(x, sign * y)]).best_epoch_ for sign in (1, -1)
+    ]
     assert epochs[0] > epochs[1]
 
 

@@ -172,7 +172,7 @@ def test_bad_options_are_named(changed, says):
 def test_verbose_has_a_line_a_fit(capsys):
     small(members=2, verbose=True).fit(*wave(40))
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["trial 1", "trial 2", "member 1 of 2", "member 2 of 2"]
+    assert [line.split(":")[0] for line in lines] == ["trial 1 of 2", "trial 2 of 2", "member 1 of 2", "member 2 of 2"]
 
 
 @parametrize_with_checks([TabularEnsemble(trials=1, members=1, epochs=1, seconds=None)])

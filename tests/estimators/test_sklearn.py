@@ -79,7 +79,7 @@ def test_a_search_can_route_groups_to_the_folds_and_to_the_fit(monkeypatch):
 
 def test_a_warm_start_goes_on_from_the_present_weights():
     x, y = line(60)
-    model = small(epochs=2, warm_start=True).fit(x, y)
+    model = small(epochs=2, warm_start=True, start="none").fit(x, y)
     before, start = model.predict(x), model.history_
     model.set_params(learning_rate=0.0).fit(x, y)
     assert np.array_equal(model.predict(x), before)

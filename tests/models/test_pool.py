@@ -129,7 +129,7 @@ def test_a_count_that_no_mean_can_see_is_learned_from_the_number_of_elements():
     rng = np.random.default_rng(0)
     bags = [np.ones((n, 1)) + 0.01 * rng.normal(size=(n, 1)) for n in rng.integers(1, 12, 90)]
     y = np.array([len(bag) for bag in bags], float)
-    fit = {"dim": 8, "epochs": 30, "batch_size": 8, "learning_rate": 1e-2, "random_state": 0}
+    fit = {"dim": 8, "epochs": 30, "batch_size": 8, "learning_rate": 1e-2, "random_state": 0, "start": "none"}
     blind = BagRegressor(**fit).fit(bags, y).score(bags, y)
     seeing = BagRegressor(**fit, moments="attended+number").fit(bags, y).score(bags, y)
     assert blind < 0.5

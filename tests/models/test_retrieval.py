@@ -224,11 +224,11 @@ def test_on_a_ridge_start_rows_carry_what_the_ridge_leaves_and_training_rows_a_p
     x = network.columns(rows.read(np.arange(120)))
     known = left_out_ridge(x[:90].double().numpy(), target[:90].astype(np.float64))
     np.testing.assert_allclose(features.start[:90], known.left_out, atol=1e-4)
-    np.testing.assert_allclose(features.start[90:], known.line(x[90:].double().numpy()), atol=1e-4)
+    np.testing.assert_allclose(features.start[90:], known.line.predict(x[90:].double().numpy()), atol=1e-4)
     restored = features.start[:90] + network.start.scale * network.context_labels
     np.testing.assert_allclose(restored, target[:90], atol=1e-4)
     again = network.look_up(rows)
-    np.testing.assert_allclose(again.start, known.line(x.double().numpy()), atol=1e-4)  # asked as new rows
+    np.testing.assert_allclose(again.start, known.line.predict(x.double().numpy()), atol=1e-4)  # asked as new rows
     assert network.monitored is None
     with torch.no_grad():
         network.head.outer.weight.zero_()

@@ -19,7 +19,7 @@ class Case:
     records: Sequence[Row]  #: of the training part
     curve: Sequence[Row]  #: of the part that is judged
     validated: bool  #: that part is the validation part
-    kept: int
+    kept: int  #: from 0; -1: what the network started from
     fit: Fit  #: None only where PCC is undefined, which is asked first
     geometry: Row  #: of the kept epoch: attention, ceilings, the probe
     test: Interval | None
@@ -46,11 +46,11 @@ class Case:
         """The arguments are those of :func:`excora.diagnosis.verdict`."""
         curve = validation or records
         place = _best(curve, validated=bool(validation)) if kept is None else kept
-        here = held if held is not None else curve[place] if place < len(curve) else {}
+        here = held if held is not None else curve[place] if 0 <= place < len(curve) else {}
         validated = bool(validation) or held is not None
         name = "validation" if validated else "training part"
         fit = Fit.of(here, name, interval=interval, chosen=validated)
-        seen = [here, records[place] if place < len(records) else {}]
+        seen = [here, records[place] if 0 <= place < len(records) else {}]
         geometry = next((row for row in seen if row.get("probe_gain") is not None), None)
         if geometry is None:
             geometry = next((row for row in seen if row.get("attention_spread") is not None), here)
@@ -59,7 +59,8 @@ class Case:
             records=records, curve=curve, validated=validated, kept=place, fit=fit, geometry=geometry,  # type: ignore[arg-type]
             test=None if test is None or math.isnan(test.low) else test, peers=known, noise_ceiling=noise_ceiling,
             limits=limits or Thresholds(), evidence={},
-            plateau=detect_plateau([row.get("pcc") for row in curve], [row.get("mse") for row in curve]),
+            plateau=None if held is not None and not curve
+            else detect_plateau([row.get("pcc") for row in curve], [row.get("mse") for row in curve]),
         )  # fmt: skip
         case._begin()
         return case
@@ -108,6 +109,7 @@ class Case:
         """The numbers that stand in every sentence."""
         where = {"validation": "Validation PCC", "predictions": "PCC"}.get(self.fit.part, "PCC of the training part")
         when = f" at the kept epoch, {self.kept + 1} of {self.epochs}" if self.epochs else f" of {self.fit.rows} rows"
+        when = f" before the first of {self.epochs} epochs, which is kept" if self.kept < 0 else when
         simple = f"; {in_words(self.peers)}" if self.peers else ""
         return f"{where} is {self.fit}{when}{simple}."
 

@@ -83,7 +83,7 @@ TEXTS = {
         "ConcordanceLoss or JointLoss, which see scale and offset; PearsonLoss alone does not.",
     ),
     "healthy": Text(
-        "At rest, and no fault found.",
+        "No fault found.",
         "Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.",
         ("epochs", "validation"),
     ),
@@ -94,8 +94,8 @@ TEXTS = {
 def out_of_reach(*missing: str) -> tuple[str, ...]:
     """Which verdicts cannot be given without what is ``missing``, a sentence for each of these.
 
-    >>> out_of_reach("peers")[0].split(": ")[0]
-    'Not possible here: behind a simple model, data-limited, no signal found'
+    >>> out_of_reach("peers")[0].split(": ")[1]
+    'behind a simple model, data-limited, no signal found'
     """
     found = []
     for what in missing:

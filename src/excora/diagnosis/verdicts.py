@@ -20,7 +20,7 @@ class Verdict:
     """Name, what it means, the evidence by name, and what to try next; ``print`` shows all of it.
 
     >>> print(make_verdict("healthy", {"pcc": Evidence(0.99, ">= 0.95", True)}))
-    healthy: At rest, and no fault found.
+    healthy: No fault found.
       pcc = 0.99 (>= 0.95: yes)
       next: Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.
     """
@@ -277,7 +277,7 @@ def _data(case: Case) -> Verdict | None:
 
 def _cannot_tell(case: Case) -> Verdict:
     found = make_verdict(
-        "cannot tell", case.evidence, "At rest, and neither a fault nor its absence is established.", case.lead
+        "cannot tell", case.evidence, "Neither a fault nor its absence is established.", case.lead
     )
     return dataclasses.replace(found, advice=" ".join(out_of_reach(*case.missing)) or found.advice)
 

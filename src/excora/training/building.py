@@ -58,6 +58,8 @@ def build(
         network.linear_start = copy.deepcopy(start.linear_start)
         return Built(network, features, target, preparation)
     network, features = model.build(preparation.spec, samples, setup.options, seed=setup.recipe.seed)
+    if not model.trained:  # it is fitted, and not to what a ridge leaves
+        return Built(network, features, target, preparation)
     read = samples._replace(features=features)
     begun = begin(network, preparation.spec, read, setup.recipe.start, validation)
     return Built(network, features, target, preparation, begun)

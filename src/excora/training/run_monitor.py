@@ -8,17 +8,20 @@ from torch import Tensor, nn
 
 from excora.models import Network
 from excora.monitor import PlateauMonitor
+from excora.pooling import MeanPool
 
 
 class RunMonitor(PlateauMonitor):
     """A :class:`PlateauMonitor` that also takes in the pieces of an accumulated step, one after another.
 
-    It listens to what :attr:`Network.monitored` names; to predictions alone where the network has no such parts.
+    It listens to what :attr:`Network.monitored` names; to predictions alone where the network has no such parts, or a
+    mean for a pool: there is no attention that could collapse.
     """
 
     def __init__(self, network: Network, *, stage: str = "train") -> None:
         parts = dict(network.named_children())
         there = network.monitored is not None and parts.keys() >= {*network.monitored}
+        there = there and not any(isinstance(part, MeanPool) for part in parts.values())
         pool, head = (f"network.{name}" for name in network.monitored) if there and network.monitored else (None, None)
         # The head of a network that starts from a ridge predicts what that leaves: its ceilings are not the target's.
         super().__init__(pool=pool, head=head if network.linear_start is None else None, stage=stage)

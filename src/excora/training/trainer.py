@@ -58,10 +58,9 @@ class Training:
         peers: Iterable[Mapping[str, Any]] = (),
     ) -> Verdict:
         """On the kept epoch, as validation sees it; the arguments are those of :func:`excora.diagnosis.verdict`."""
-        if self.stopped == "fitted":
-            said = "The model is fitted as a whole, not in epochs: there is no course of PCC to judge."
-            return Verdict("cannot tell", said, {}, "Compare it with other models on your data: excora compare.")
         known = {"held": self.held, "interval": interval, "test": test, "peers": peers}
+        if self.stopped == "fitted":  # as a whole, not in epochs: there is no course to judge
+            return verdict([], **known)
         return verdict(self.monitor.records, validation=validated(self.rows), kept=self.best_epoch, **known)
 
 
@@ -176,9 +175,10 @@ def _scored(
     journal.rows.append(row)
     if folder is not None and is_main():
         write_records(Path(folder), journal, monitor)
-    return Training(
-        network.cpu().eval(), 0, journal.rows, monitor, "fitted", network.seconds + time.monotonic() - begun
-    )
+    part = (features, target, split.validation)
+    held = watched(network, *part, max_elements=Recipe().max_elements) if len(split.validation) else None
+    seconds = network.seconds + time.monotonic() - begun
+    return Training(network.cpu().eval(), 0, journal.rows, monitor, "fitted", seconds, held=held)
 
 
 def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, machine: Machine) -> Regression:
@@ -201,7 +201,8 @@ def _result(network: Network, module: Regression, journal: Journal, machine: Mac
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
     limit, where = module.recipe.max_elements, machine.accelerator
-    part = (module.rows.features, module.rows.target, module.validation_index)
+    labels = module.rows.labels(np.arange(len(module.rows.target))).astype(np.float32)
+    part = (module.rows.features, labels, module.validation_index)
     held = watched(network, *part, max_elements=limit, accelerator=where) if len(module.validation_index) else None
     return Training(network.cpu().eval(), journal.best.epoch, *figures, held)
 

@@ -18,7 +18,7 @@ def test_residuals_are_those_of_rows_that_the_fit_has_not_seen():
     np.testing.assert_allclose(left_out, known.left_out, atol=1e-5)
     torch.testing.assert_close(left_out + start.scale * residuals, y, rtol=0, atol=1e-5)
     torch.testing.assert_close(residuals.square().mean(0), torch.ones(2))
-    np.testing.assert_allclose(start(x), known.line(x.double().numpy()), atol=1e-5)
+    np.testing.assert_allclose(start(x), known.line.predict(x.double().numpy()), atol=1e-5)
 
 
 def test_a_linear_target_leaves_nothing_and_a_state_dict_brings_it_back():

@@ -58,8 +58,8 @@ def pooling_gain(pool: Pool, h: Tensor, mask: Tensor | None = None, *, vocabular
     x = _centred(h.detach().double().cpu().numpy(), there)
     parts = np.arange(len(x)) % 2 == 0
     found = [_measured(x[~half], there[~half], _direction(x[half])) for half in (parts, ~parts)]
-    shared, across = (np.mean([one[k] for one in found], 0) for k in (0, 1))
-    size = float(np.diag(shared).mean() - across)  # S
+    shared, across = np.mean([one[0] for one in found], 0), float(np.mean([one[1] for one in found]))
+    size = float(np.diag(shared).mean()) - across  # S
     if not size > 0 or not across > 0:
         raise InputError("no direction stands out from the noise between places: more sequences may show one")
     correlation = shared / size
@@ -68,8 +68,8 @@ def pooling_gain(pool: Pool, h: Tensor, mask: Tensor | None = None, *, vocabular
     kappa = float((effective**2).sum(1).mean())
     alpha = max(float(np.einsum("nl,lm,nm->n", effective, correlation, effective).mean()), 0.0)
     delta = h.shape[2] / vocabulary
-    signal = max(size / float(across) - delta, 0.0)
-    seen = recovery(signal, alpha / kappa, h.shape[2] / len(x), delta, kappa * float(across))
+    signal = max(size / across - delta, 0.0)
+    seen = recovery(signal, alpha / kappa, h.shape[2] / len(x), delta, kappa * across)
     return PoolingGain(effective.sum(0) / there.sum(0), correlation, alpha, kappa, signal, seen)
 
 

@@ -55,7 +55,8 @@ class PrimalPool(WeighingPool):
         logits = x @ a
         alpha = masked_softmax(logits, valid)
         real = None if valid is None else valid.to(x.dtype)
-        j = ksvd_objective(*x.chunk(2, -1), w_e, w_r, log_scale.exp(), real)
+        e, r = x.chunk(2, -1)
+        j = ksvd_objective(e, r, w_e, w_r, log_scale.exp(), real)
         there = torch.full_like(j, float(x.shape[1] > 0)) if real is None else (real.sum(1) > 0).to(x.dtype)
         penalty = Penalty((j.square() * there).sum(), there.sum())
         return Weighed(alpha, alpha, {"logits": logits}, penalty)

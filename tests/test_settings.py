@@ -92,7 +92,7 @@ def test_what_makes_no_sense_is_named(change, message):
 def test_with_auto_a_name_is_checked_by_those_who_know_it_and_again_by_the_model():
     asked = Settings(pool="mean", neighbours=5)  # the pool model has the one, retrieval both
     assert asked.settled("table", 100).model == "retrieval"
-    with pytest.raises(InputError, match="'neighbours' of model 'ft-transformer'|pool must be one of"):
+    with pytest.raises(InputError, match=r"'neighbours' of model 'ft-transformer'|pool must be one of"):
         asked.replace(model="ft-transformer").settled("table", 100)
     with pytest.raises(InputError, match="'neighbours' of model 'pool'"):
         asked.settled("bags", 100)

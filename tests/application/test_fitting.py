@@ -6,6 +6,7 @@ import dataclasses
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -135,3 +136,22 @@ def test_a_run_that_keeps_the_ridge_says_so(home, tmp_path):
     assert any("it is what predicts" in note for note in run.results["notes"])
     assert "which is kept" in (run.path / "report.html").read_text()
     assert Run.load(run.path).results["best_epoch"] == -1
+
+
+def test_events_are_fitted_by_their_times_and_predicted_wherever_they_stand(tmp_path):
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"id": np.repeat(np.arange(60), 5), "t": generator.exponential(size=300), "x": generator.normal(size=300)}
+    )
+    frame["y"] = np.repeat(generator.normal(size=60), 5)
+    frame.to_csv(tmp_path / "events.csv", index=False)
+    roles = {"bag": "id", "time_within": "t", "target": "y"}
+    run = fit(tmp_path / "events.csv", output=tmp_path / "run", settings=TINY, progress=False, **roles)
+    assert "--time-within t" in content(tmp_path / "run", "config.json")["rerun"]
+    frame.assign(t=frame["t"] + 1000).sample(frac=1, random_state=0).to_csv(tmp_path / "later.csv", index=False)
+    before, after = (
+        predict(run, tmp_path / name).frame.set_index("id")["prediction"] for name in ("events.csv", "later.csv")
+    )
+    np.testing.assert_allclose(after[before.index], before, atol=1e-4)
+    frame.assign(t=3 * frame["t"]).to_csv(tmp_path / "slower.csv", index=False)
+    assert np.abs(predict(run, tmp_path / "slower.csv").frame.set_index("id")["prediction"] - before).max() > 1e-3

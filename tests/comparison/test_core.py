@@ -29,8 +29,8 @@ def test_networks_and_peers_side_by_side(tmp_path, capsys):
     )
     assert len(found.pairs) == 3
     assert found.best == found.rows[0].model == max(found.rows, key=lambda row: row.pcc).model
-    assert found.sentence.startswith("ridge has the highest PCC")
-    assert "ECA (ours)" in found.sentence.partition(". ")[2]
+    assert found.sentence.startswith(f"{found.rows[0].label} has the highest PCC")
+    assert "ECA (ours)" in found.sentence
     assert all(run["details"]["epochs"] == 2 for run in found.row("eca").runs)
     stored = json.loads((tmp_path / "out" / "comparison.json").read_text())
     assert stored == found.to_dict()

@@ -15,13 +15,17 @@ from excora.errors import InputError
 
 def test_each_role_says_what_it_is():
     fields = {role.name: role for role in Roles.fields()}
-    names = "target group time weight bag labels id drop sep decimal encoding"
+    names = "target group time weight bag time_within labels id drop sep decimal encoding"
     assert " ".join(fields) == names
     assert all(role.says.endswith(".") for role in fields.values())
     assert {name: role.kind for name, role in fields.items() if role.kind != "column"} == {
         "target": "columns", "labels": "file", "drop": "columns", "sep": "word", "decimal": "word", "encoding": "word",
     }  # fmt: skip
     assert [name for name, role in fields.items() if role.text] == ["group", "bag", "id"]
+
+
+def test_options_of_two_words_have_a_dash():
+    assert Roles.of(time_within="t").words() == ["--time-within", "t"]
 
 
 def test_from_what_a_caller_gives():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.special import iv
 
-from excora.encodings.time import Bochner, InverseCDF, Mercer
+from excora.encodings.time import Bochner, InverseCDF, Mercer, time_encoding
 from excora.errors import InputError
 
 KINDS = {"bochner": lambda: Bochner(12), "inverse-cdf": lambda: InverseCDF(12), "mercer": lambda: Mercer(periods=2)}
@@ -93,3 +93,10 @@ def test_widths_are_checked(make):
 def test_ranges_are_checked():
     with pytest.raises(InputError, match="shortest"):
         Bochner(4, shortest=2.0, longest=1.0)
+
+
+def test_an_encoding_has_a_name_and_none_is_none():
+    assert [type(time_encoding(name)) for name in ("bochner", "mercer", "inverse-cdf")] == [Bochner, Mercer, InverseCDF]
+    assert time_encoding("none") is None
+    with pytest.raises(InputError, match="a time encoding is one of bochner"):
+        time_encoding("clock")

@@ -134,3 +134,26 @@ def test_a_count_that_no_mean_can_see_is_learned_from_the_number_of_elements():
     seeing = BagRegressor(**fit, moments="attended+number").fit(bags, y).score(bags, y)
     assert blind < 0.5
     assert seeing > 0.95
+
+
+@pytest.mark.parametrize("name", ["bochner", "mercer", "inverse-cdf", "none"])
+@pytest.mark.parametrize("layers", [0, 1])
+def test_the_time_of_an_element_is_encoded_and_none_leaves_it_out(name, layers):
+    torch.manual_seed(0)
+    spec, options = BagSpec(targets=1, width=3, time=1), MODEL.Options(time_encoding=name, layers=layers, pool="mean")
+    MODEL.check(spec, options)
+    network = MODEL.network(spec, options, {})
+    x = torch.randn(2, 4, 3)
+    later = x.clone()
+    later[..., 1] += torch.randn(2, 4)
+    flat = network({"elements": Ragged(x.flatten(0, 1), torch.tensor([4, 4]))}).prediction
+    torch.testing.assert_close(network({"elements": x}).prediction, flat)
+    assert torch.equal(network({"elements": later}).prediction, network({"elements": x}).prediction) == (name == "none")
+    encoding = network.encoder.time
+    told = x[..., [0, 2]] if encoding is None else torch.cat([x[..., [0, 2]], encoding(x[..., 1])], -1)
+    torch.testing.assert_close(network.encoder({"elements": x}), network.encoder.blocks(told))
+
+
+def test_elements_of_a_time_alone_are_refused():
+    with pytest.raises(InputError, match="a feature beside their time"):
+        MODEL.check(BagSpec(targets=1, width=1, time=0), MODEL.Options())

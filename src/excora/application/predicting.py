@@ -82,7 +82,7 @@ def predict(
     :func:`excora.fit` has an example.
     """
     given = {"id": id, "sep": sep, "decimal": decimal, "encoding": encoding}
-    if is_tuned(run):
+    if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
     dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
@@ -91,7 +91,9 @@ def predict(
     features = run.network.look_up(run.preparation.features(dataset))
     names = run.network.element_names(run.preparation.element_names)
     reach = None if interval is None else reach_of(run.network, run.setup.model, interval)
-    rows, looked, spread = [], [], []
+    rows: list[Any] = []
+    looked: list[Attention] = []
+    spread: list[Any] = []
     for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
         spread.append(answer.spread)
@@ -162,7 +164,7 @@ _ENDS = {"lower": -1.0, "upper": 1.0}
 def _frame(run: Run, dataset: Dataset, shown: dict[str, Any], outside: Any) -> pd.DataFrame:
     import pandas as pd
 
-    named = {}
+    named: dict[str, Any] = {}
     for name, values in shown.items():
         named |= dict(zip(columns(run.preparation.targets, name), values.T, strict=True))
     return pd.DataFrame({"id": dataset.ids, **named, "outside": outside})

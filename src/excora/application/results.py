@@ -108,7 +108,8 @@ def interval(scores: dict[str, dict[str, float]]) -> Interval | None:
     known = [one for one in scores.values() if all(np.isfinite(one.get(name, np.nan)) for name in names)]
     if not known:
         return None
-    return Interval(*(float(np.mean([one[name] for one in known])) for name in names), "mean over targets")
+    value, low, high = (float(np.mean([one[name] for one in known])) for name in names)
+    return Interval(value, low, high, "mean over targets")
 
 
 class Part(NamedTuple):

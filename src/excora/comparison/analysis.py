@@ -120,8 +120,8 @@ def _row(model: str, labels: dict[str, str], records: Sequence[Record], figures:
 def _pairs(models: list[str], order: list[int], draws: dict[str, paired.Draws], margin: float) -> list[Pair]:
     """Every pair, the lower against the higher PCC; all are judged at once."""
     chosen = [(low, high) for place, high in enumerate(order) for low in order[place + 1 :]]
-    bounds = [judge(draws[name], chosen, correlation=name == "pcc") for name in ("pcc", "mse")]
-    return [Pair.of(models[a], models[b], *both, margin) for (a, b), *both in zip(chosen, *bounds, strict=True)]
+    pcc, mse = (judge(draws[name], chosen, correlation=name == "pcc") for name in ("pcc", "mse"))
+    return [Pair.of(models[a], models[b], p, m, margin) for (a, b), p, m in zip(chosen, pcc, mse, strict=True)]
 
 
 def _headline(models: list[str], pairs: list[Pair]) -> Headline:

@@ -46,6 +46,7 @@ class Roles:
     time: str | None = _role("column", "Column that orders the samples: the latest are the test part.")
     weight: str | None = _role("column", "Column of sample weights.")
     bag: str | None = _role("column", "Column that says which bag a row, or a file of --labels, belongs to.", text=True)
+    time_within: str | None = _role("column", "Long tables: column of the time of an element, which orders its bag.")
     labels: Path | None = _role("file", "Folders of bags: the table of targets, one row a bag.")  # noqa: RUF009
     id: str | None = _role("column", "Column that names the samples; in a label table, the file's name.", text=True)
     drop: tuple[str, ...] = _role("columns", "Column to leave out; repeat it for several.")
@@ -94,7 +95,7 @@ class Roles:
         found = []
         for name, value in self.to_dict().items():
             for item in value if isinstance(value, list) else [value]:
-                found += [] if item is None else [f"--{name}", item]
+                found += [] if item is None else [f"--{name.replace('_', '-')}", item]
         return found
 
     @property

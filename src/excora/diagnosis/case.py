@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 from excora.diagnosis.evidence import Evidence, Fit, Row, Simple, Thresholds, in_words, simple_models
 from excora.diagnosis.trend import Change, Plateau, change_after, detect_plateau
@@ -20,7 +21,7 @@ class Case:
     curve: Sequence[Row]  #: of the part that is judged
     validated: bool  #: that part is the validation part
     kept: int  #: from 0; -1: what the network started from
-    fit: Fit  #: None only where PCC is undefined, which is asked first
+    fit: Any  #: a Fit; None only where PCC is undefined, which is asked first
     geometry: Row  #: of the kept epoch: attention, ceilings, the probe
     test: Interval | None
     peers: tuple[Simple, ...]  #: best first; none where nothing can be compared with them
@@ -56,7 +57,7 @@ class Case:
             geometry = next((row for row in seen if row.get("attention_spread") is not None), here)
         known = simple_models(peers) if validated else ()
         case = cls(
-            records=records, curve=curve, validated=validated, kept=place, fit=fit, geometry=geometry,  # type: ignore[arg-type]
+            records=records, curve=curve, validated=validated, kept=place, fit=fit, geometry=geometry,
             test=None if test is None or math.isnan(test.low) else test, peers=known, noise_ceiling=noise_ceiling,
             limits=limits or Thresholds(), evidence={},
             plateau=None if held is not None and not curve
@@ -71,7 +72,7 @@ class Case:
     ) -> Case:
         """Predictions of samples that the model was not fitted to, in the last of ``epochs``, 0 for not known."""
         case = cls(
-            records=(), curve=[{}] * epochs, validated=True, kept=max(epochs - 1, 0), fit=fit,  # type: ignore[arg-type]
+            records=(), curve=[{}] * epochs, validated=True, kept=max(epochs - 1, 0), fit=fit,
             geometry={}, test=None, peers=simple_models(peers), noise_ceiling=noise_ceiling, limits=Thresholds(),
             evidence={}, plateau=None if plateau is None or plateau.pcc is None else plateau,
         )  # fmt: skip

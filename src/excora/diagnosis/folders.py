@@ -59,7 +59,8 @@ def _test(known: dict[str, Any]) -> Interval | None:
     scores = [one for one in known.get("test", {}).values() if all(one.get(name) is not None for name in names)]
     if not scores:
         return None
-    return Interval(*(sum(float(one[name]) for one in scores) / len(scores) for name in names), "mean over targets")
+    value, low, high = (sum(float(one[name]) for one in scores) / len(scores) for name in names)
+    return Interval(value, low, high, "mean over targets")
 
 
 def _curve(path: Path) -> list[dict[str, float]]:

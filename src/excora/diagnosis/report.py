@@ -223,8 +223,8 @@ def together(found: Mapping[str, Diagnosis], rows: int) -> Diagnosis:
         label: {"rows": one.figures["pooled"]["rows"], "PCC": one.figures["pooled"]["PCC"], "verdict": one.verdict.name}
         for label, one in found.items()
     }
-    note = f"{rows} rows, judged apart: {'; '.join(found)}."
-    return Diagnosis(verdict, first[1].source, figures, None, (note,), dict(found))
+    told = f"{rows} rows, judged apart: {'; '.join(found)}."
+    return Diagnosis(verdict, first[1].source, figures, None, (told,), dict(found))
 
 
 def _plateau(x: Array, y: Array, epoch: NDArray[np.intp], seed: int) -> Plateau:

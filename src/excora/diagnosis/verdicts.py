@@ -79,7 +79,7 @@ def verdict(
     'cannot tell'
     """
     check_ceiling(noise_ceiling)
-    known = {"kept": kept, "held": held, "interval": interval, "test": test, "peers": peers}
+    known: dict[str, Any] = {"kept": kept, "held": held, "interval": interval, "test": test, "peers": peers}
     return judge(Case.of(records, validation, noise_ceiling=noise_ceiling, limits=thresholds or Thresholds(), **known))
 
 
@@ -276,9 +276,7 @@ def _data(case: Case) -> Verdict | None:
 
 
 def _cannot_tell(case: Case) -> Verdict:
-    found = make_verdict(
-        "cannot tell", case.evidence, "Neither a fault nor its absence is established.", case.lead
-    )
+    found = make_verdict("cannot tell", case.evidence, "Neither a fault nor its absence is established.", case.lead)
     return dataclasses.replace(found, advice=" ".join(out_of_reach(*case.missing)) or found.advice)
 
 

@@ -10,12 +10,16 @@ invariant to translation.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
+
+#: Where :func:`time_encoding` begins to tell times apart, and where it ends, in deviations.
+SHORTEST, LONGEST = 0.05, 5.0
 
 
 class TimeEncoding(nn.Module):
@@ -145,3 +149,20 @@ class Mercer(TimeEncoding):
         waves = _waves(self._angles(t, frequency), t)
         level = root[:, 0].expand(*t.shape, self.periods)
         return torch.cat([level.to(waves.dtype), waves * root[:, 1:].reshape(-1).repeat(2)], -1)
+
+
+def time_encoding(name: str) -> TimeEncoding | None:
+    """The encoding of a name, for times in units of their deviation over a data set; None for "none".
+
+    >>> time_encoding("bochner").dim, time_encoding("mercer").dim, time_encoding("none")
+    (16, 20, None)
+    """
+    made: dict[str, Callable[[], TimeEncoding | None]] = {
+        "bochner": lambda: Bochner(16, shortest=SHORTEST, longest=LONGEST),
+        "mercer": lambda: Mercer(periods=4, harmonics=2, shortest=SHORTEST, longest=LONGEST),
+        "inverse-cdf": lambda: InverseCDF(16, shortest=SHORTEST, longest=LONGEST),
+        "none": lambda: None,
+    }
+    if name not in made:
+        raise InputError(f"a time encoding is one of {', '.join(made)}, got {name!r}")
+    return made[name]()

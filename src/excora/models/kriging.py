@@ -67,7 +67,7 @@ class KrigingModel(Model):
         )
         labelled = Labelled(x, torch.where(known, start.residual, 0.0), known, noise)
         excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
-        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
+        given: dict[str, Any] = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
         members = fit_members(labelled, start.direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
         network = self.network(spec, options, learned)

@@ -7,10 +7,12 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from excora.data.dataset import Features, Inputs, Spec
 from excora.encodings.columns import ColumnTokens
+from excora.encodings.time import TimeEncoding, time_encoding
 from excora.errors import InputError
 from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
@@ -39,6 +41,12 @@ class PoolOptions(Options):
     pool_heads: int = option(1, "Heads of the pool, each with a scorer of its own.", least=1)
     pool_values: str = option(
         "split", "What a head pools: its part of the channels, or all of them.", choices=("split", "shared")
+    )
+    time_encoding: str = option(
+        "bochner",
+        "How the time of an element (--time-within) is seen; none = not at all, but for the order.",
+        choices=("bochner", "mercer", "inverse-cdf", "none"),
+        only="bags",
     )
     moments: str = option(
         "attended", "What the head sees: attended, and any of mean, spread, sum, size, number, joined by +."
@@ -78,16 +86,33 @@ class TableEncoder(nn.Module):
 
 
 class BagEncoder(nn.Module):
-    """The same small network for every element: Linear and GELU, ``layers`` times; none for 0 layers."""
+    """The same small network for every element: Linear and GELU, ``layers`` times; none for 0 layers.
 
-    def __init__(self, width: int, options: PoolOptions) -> None:
+    The feature ``time``, if there is one, is first replaced by its encoding (:mod:`excora.encodings.time`), at the end.
+    """
+
+    def __init__(self, width: int, options: PoolOptions, time: int | None = None) -> None:
         super().__init__()
+        self.place = time
+        self.time: TimeEncoding | None = None
+        if time is not None:
+            self.time = time_encoding(options.time_encoding)
+            width += -1 if self.time is None else self.time.dim - 1
+        self.width = options.dim if options.layers else width
         self.blocks = nn.Sequential(*_hidden(width, options.layers, options))
 
     def forward(self, inputs: Inputs) -> Tensor | Ragged:
         """Elements of the pool's width, in the layout they came in."""
         x = inputs["elements"]
-        return Ragged(self.blocks(x.values), x.lengths) if isinstance(x, Ragged) else cast(Tensor, self.blocks(x))
+        return Ragged(self._each(x.values), x.lengths) if isinstance(x, Ragged) else self._each(x)
+
+    def _each(self, x: Tensor) -> Tensor:
+        if self.place is not None:
+            parts = [x[..., : self.place], x[..., self.place + 1 :]]
+            if self.time is not None:
+                parts.append(self.time(x[..., self.place]).to(x.dtype))
+            x = torch.cat(parts, -1)
+        return cast(Tensor, self.blocks(x))
 
 
 def _hidden(width: int, depth: int, options: PoolOptions) -> list[nn.Module]:
@@ -131,8 +156,8 @@ class PoolModel(Model):
     def network(self, spec: Any, options: PoolOptions, learned: Mapping[str, Any]) -> PoolNetwork:
         """``learned``: ``elements``, how many there are in a training sample on average, if that matters."""
         if spec.kind == "bags":
-            encoder: nn.Module = BagEncoder(spec.width, options)
-            dim = options.dim if options.layers else spec.width
+            encoder: nn.Module = (bags := BagEncoder(spec.width, options, spec.time))
+            dim = bags.width
         else:
             encoder, dim = TableEncoder(spec.numeric, spec.categories, options), options.dim
         heads = {} if options.pool_heads == 1 else {"heads": options.pool_heads, "values": options.pool_values}
@@ -148,7 +173,10 @@ class PoolModel(Model):
     def check(self, spec: Spec, options: PoolOptions) -> None:
         """Heads must divide the width; ranks are for tables."""
         super().check(spec, options)
-        dim = options.dim if spec.kind == "table" or options.layers else cast(Any, spec).width
+        if spec.kind == "bags" and cast(Any, spec).time is not None and cast(Any, spec).width == 1:
+            raise InputError("elements must have a feature beside their time")
+        bare = spec.kind == "bags" and not options.layers
+        dim = BagEncoder(cast(Any, spec).width, options, cast(Any, spec).time).width if bare else options.dim
         if options.pool_values == "split" and dim % options.pool_heads:
             raise InputError(
                 f"pool_heads must divide the width of the elements, got {options.pool_heads} and {dim}: "

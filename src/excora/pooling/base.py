@@ -104,6 +104,7 @@ class Entry(NamedTuple):
     label: str  #: in tables and figures
     convex: bool  #: whether its effective weights are at least 0 and sum to 1, so that the value stays in the hull
     usual: bool = True  #: whether it takes part in a comparison that names no pools
+    ordered: bool = False  #: whether the order of the elements counts; a bag of most pools is a set
 
     def takes(self, option: str) -> bool:
         """Whether the pool has such an option."""
@@ -114,11 +115,13 @@ pools: Registry[Entry] = Registry("pool", home="excora.pooling")
 M = TypeVar("M", bound=Callable[..., Pool])
 
 
-def register_pool(name: str, *, convex: bool, label: str | None = None, usual: bool = True) -> Callable[[M], M]:
+def register_pool(
+    name: str, *, convex: bool, label: str | None = None, usual: bool = True, ordered: bool = False
+) -> Callable[[M], M]:
     """Put a class of pools, or a function that makes one, behind ``name``."""
 
     def register(make: M) -> M:
-        pools.register(name, Entry(make, label or name, convex, usual))
+        pools.register(name, Entry(make, label or name, convex, usual, ordered))
         return make
 
     return register

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from excora.pooling.base import register_pool, score
 from excora.pooling.plain import LinearScorer
-from excora.pooling.weighing import Weighed, WeighingPool
+from excora.pooling.weighing import Weighed, WeighingPool, shares
 
 
 @register_pool("sigmoid", label="sigmoid attention", convex=False, usual=False)
@@ -40,10 +40,7 @@ class SigmoidPool(WeighingPool):
         ones = torch.ones_like(logits) if valid is None else valid.to(x.dtype)
         size = ones.sum(1, keepdim=True).clamp_min(1.0)
         each = torch.sigmoid(logits - size.log() + self.shift.to(x.dtype)) * ones
-        total = each.sum(1, keepdim=True)
-        there = total > 0
-        shares = torch.where(there, each / torch.where(there, total, 1.0), 0.0)
-        return Weighed(shares, each, {"logits": logits})
+        return Weighed(shares(each), each, {"logits": logits})
 
     def decay_free(self) -> Iterator[nn.Parameter]:
         """The shift, which weight decay should leave alone."""

@@ -22,6 +22,7 @@ class Weighed(NamedTuple):
     weights: Tensor  #: convex: at least 0, of sum 1
     effective: Tensor  #: what makes the value
     details: dict[str, Tensor]
+    penalty: Penalty | None = None  #: a regulariser of the pool's own, if it has one
 
 
 class WeighingPool(Pool):
@@ -66,15 +67,27 @@ class WeighingPool(Pool):
         with full_precision(elements.device):
             found = self.weigh(box, valid)
         flat = {name: x[real] if x.shape == real.shape else x for name, x in found.details.items()}
-        found = Weighed(found.weights[real], found.effective[real], flat)
+        found = Weighed(found.weights[real], found.effective[real], flat, found.penalty)
         value = elements.new_zeros(len(h), self.dim)
         value = value.index_add(0, h.bag_index(), found.effective.unsqueeze(1) * elements).to(h.values.dtype)
         return _pooled(value, found, h.lengths)
 
 
 def _pooled(value: Tensor, found: Weighed, real: Tensor | None) -> Pooled:
-    penalty = Penalty(found.weights.new_zeros(()), found.weights.new_zeros(()))
+    penalty = found.penalty or Penalty(found.weights.new_zeros(()), found.weights.new_zeros(()))
     return Pooled(value, found.weights, penalty, found.details | {"effective": found.effective}, real)
+
+
+def shares(each: Tensor) -> Tensor:
+    """Weights (bags, elements), at least 0, over their sum in each bag; zeros where that is 0.
+
+    >>> shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
+    tensor([[0.2500, 0.7500],
+            [0.0000, 0.0000]])
+    """
+    total = each.sum(1, keepdim=True)
+    there = total > 0
+    return torch.where(there, each / torch.where(there, total, 1.0), 0.0)
 
 
 class Keys(nn.Module):

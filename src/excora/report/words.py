@@ -34,7 +34,7 @@ VERDICTS = {
         "act",
         "The predictions are shifted or stretched: a straight line through them would remove much of their error.",
     ),
-    "healthy": ("good", "Training has come to rest, and nothing looks wrong."),
+    "healthy": ("good", "Nothing looks wrong."),
     #: Of runs of older versions, which did not look at simple models.
     "noise-limited": ("open", "The monitor found nothing more to learn; what simple models reach was not looked at."),
 }

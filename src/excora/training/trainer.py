@@ -58,7 +58,7 @@ class Training:
         peers: Iterable[Mapping[str, Any]] = (),
     ) -> Verdict:
         """On the kept epoch, as validation sees it; the arguments are those of :func:`excora.diagnosis.verdict`."""
-        known = {"held": self.held, "interval": interval, "test": test, "peers": peers}
+        known: dict[str, Any] = {"held": self.held, "interval": interval, "test": test, "peers": peers}
         if self.stopped == "fitted":  # as a whole, not in epochs: there is no course to judge
             return verdict([], **known)
         return verdict(self.monitor.records, validation=validated(self.rows), kept=self.best_epoch, **known)

@@ -7,6 +7,7 @@ from the sphere leaves a part of the runs at the saddle, a constant 0.9 all of t
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,8 @@ def _descend(
     done, looks = 0, [state]
     for look in range(LOOKS):
         until = steps * (look + 1) // LOOKS
-        begun = done
-        state = setting.descend(
-            state, steps=until - done, rate=rate, sharpness=lambda t, begun=begun: first / (1 + decay * (begun + t))
-        )
+        sharpness = functools.partial(_sharpness, first, decay, done)
+        state = setting.descend(state, steps=until - done, rate=rate, sharpness=sharpness)
         done = until
         looks.append(state)
         tick()
@@ -80,6 +79,10 @@ def _descend(
         "risk": setting.excess_risk(state, end).tolist(),
         "off manifold": float(np.sqrt((state[:, 2:] ** 2).sum(1)).max()),
     }
+
+
+def _sharpness(first: float, decay: float, begun: int, step: int) -> float:
+    return first / (1 + decay * (begun + step))
 
 
 def _lost(setting: SingleLocation, many: int, tick: Tick) -> dict[str, int]:

@@ -131,3 +131,47 @@ def test_gaps_categories_and_dates_are_as_in_a_plain_table(tmp_path):
     new.write_text("b,x,colour\np,1,red\n")
     with pytest.raises(DataError, match="column 'day' is missing"):
         prepared.features(read(new, bag="b", target="y", labelled=False))
+
+
+def events(*, names: str = "value") -> pd.DataFrame:
+    """Two bags whose events stand in no order, at seconds since 1970."""
+    frame = pd.DataFrame({"who": list("abbab"), "t": [30.0, 7.0, 2.0, 10.0, 5.0], names: [1.0, 2.0, 3.0, 4.0, 5.0]})
+    return frame.assign(t=frame["t"] + 1.7e9, y=[0.0, 1.0, 1.0, 0.0, 1.0])
+
+
+def test_events_are_put_in_the_order_of_their_time_which_becomes_the_time_before_the_last(tmp_path):
+    events().to_csv(tmp_path / "events.csv", index=False)
+    data = read(tmp_path / "events.csv", bag="who", time_within="t", target="y")
+    assert (data.content.names, data.content.time) == (("value", "t"), "t")
+    assert data.content.bags.read(0).tolist() == [[4, -20], [1, 0]]
+    assert data.content.bags.read(1).tolist() == [[3, -5], [5, -2], [2, 0]]
+    assert data.take(np.array([1])).content.time == "t"
+    dates = events().assign(t=["2024-01-31", "2024-01-02", "2024-01-01", "2024-01-30", "2024-02-01"])
+    dates.to_csv(tmp_path / "dates.csv", index=False)
+    data = read(tmp_path / "dates.csv", bag="who", time_within="t", target="y")
+    assert data.content.bags.read(1).tolist() == [[3, -31], [2, -30], [5, 0]]
+
+
+def test_the_time_keeps_its_place_through_preparation_also_beside_categories(tmp_path):
+    for frame in (events(), events().assign(colour=list("rgrgr"))):
+        frame.to_csv(tmp_path / "events.csv", index=False)
+        data = read(tmp_path / "events.csv", bag="who", time_within="t", target="y")
+        preparation = Preparation.fit(data, np.arange(2))
+        again = Preparation.from_dict(json.loads(json.dumps(preparation.to_dict())))
+        place = again.spec.time
+        assert place is not None
+        assert again.spec == preparation.spec
+        one = again.features(data).read(np.array([1]))["elements"][0, :, place]
+        torch.testing.assert_close(one.diff() / one.diff()[0], torch.tensor([1.0, 2 / 3]))
+
+
+def test_times_that_are_not_there_or_no_numbers_are_problems(tmp_path):
+    for change, message in (({"t": ["a", "b", "c", "d", "e"]}, "must be numbers or dates"), ({}, "no column 'when'")):
+        events().assign(**change).to_csv(tmp_path / "events.csv", index=False)
+        with pytest.raises(DataError, match=message):
+            read(tmp_path / "events.csv", bag="who", time_within="t" if change else "when", target="y")
+    with pytest.raises(DataError, match="time_within= has no meaning here"):
+        read(tmp_path / "events.csv", time_within="t", target="y")
+    np.savez(tmp_path / "bags.npz", values=np.zeros((2, 1)), lengths=[1, 1], y=[0.0, 1.0])
+    with pytest.raises(DataError, match="time_within= is for long tables"):
+        read(tmp_path / "bags.npz", time_within="t", target="y")

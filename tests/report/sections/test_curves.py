@@ -6,6 +6,7 @@ import pytest
 
 from excora.report import RunRecord
 from excora.report.sections import SECTIONS
+from report.sections.records import results
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 12])
@@ -24,3 +25,7 @@ def test_the_band_begins_where_validation_is_flat_and_not_on_its_rise():
     start = layout["shapes"][0]["x0"]
     assert layout["annotations"][0]["text"] == f"Validation PCC flat from epoch {start}"
     assert steps[-1] - steps[start - 1] < 0.03
+
+
+def test_a_model_that_is_fitted_as_a_whole_has_no_curve():
+    assert "not in epochs" in SECTIONS["curves"].make(results(stopped="fitted")).reason

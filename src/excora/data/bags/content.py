@@ -58,6 +58,7 @@ class BagSet:
     unusable: dict[str, str] = field(default_factory=dict)
     #: Of a long table in which not every cell is a number, and of any that is to be predicted.
     table: ElementTable | None = None
+    time: str | None = None  #: the feature that is the time of an element before the last of its bag
 
     def __len__(self) -> int:
         return len(self.bags.lengths)
@@ -65,7 +66,7 @@ class BagSet:
     def take(self, index: Index) -> BagSet:
         """The bags of ``index``, in that order; nothing is copied."""
         table = None if self.table is None else self.table.take(index)
-        return BagSet(ChosenBags(self.bags, index), self.names, self.unusable, table)
+        return BagSet(ChosenBags(self.bags, index), self.names, self.unusable, table, self.time)
 
     def positions(self, index: int) -> NDArray[np.float64] | None:
         """Where the elements of one bag lie, (elements, 2), such as pixels of a slide; None where nobody knows."""
@@ -84,6 +85,7 @@ class BagSpec(Spec):
 
     kind: ClassVar[str] = "bags"
     width: int
+    time: int | None = None  #: which feature is the time of an element, if one is
 
     @property
     def summary(self) -> int:

@@ -22,6 +22,11 @@ def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[
     assert roles.bag is not None
     sheet, features, notes = open_table(path, roles, labelled=labelled, problems=problems)
     names = sheet.names(roles.bag, "bag")
+    spans = None
+    if roles.time_within is not None:
+        if (names is None) or (spans := _spans(sheet, roles.time_within, names)) is None:
+            return None
+        features = [*features, roles.time_within]
     columns, unusable = _elements(sheet, features)
     faults = {name: why for name in unusable if (why := fault(sheet, name, labelled))}
     if labelled:
@@ -37,14 +42,31 @@ def read_long_table(path: Path, roles: Roles, *, labelled: bool, problems: list[
     if not columns and len(faults) == len(features):
         problems += [] if labelled else [f"{path}: {why}" for why in faults.values()]
         return None
-    order, lengths = np.argsort(codes, kind="stable"), np.bincount(codes)
+    lengths = np.bincount(codes)
+    order = np.argsort(codes, kind="stable") if spans is None else np.lexsort((spans, codes))
     numeric = [np.empty((len(order), 0), np.float32), *(column[:, None] for column in columns.values())]
     bags = ArrayBags(np.concatenate(numeric, 1)[order], lengths, names=ids.tolist())
     table = None
     if unusable or not labelled:  # gaps, categories or dates here, or in the training that is asked to predict it
         table = ElementTable(sheet.frame[[name for name in features if name not in faults]], order, lengths, faults)
-    content = BagSet(bags, tuple(columns), unusable, table)
+    content = BagSet(bags, tuple(columns), unusable, table, roles.time_within)
     return Dataset(ids, roles.target, content=content, notes=notes, **described)
+
+
+def _spans(sheet: Sheet, name: str, bags: Objects) -> NDArray[np.float64] | None:
+    """The time of each row before the last of its bag, at most 0, which takes the place of the column; dates as days.
+
+    In double precision: seconds since 1970 have too many digits for a feature.
+    """
+    times = sheet.times(name)
+    if times is None:
+        return None
+    _, codes = np.unique(bags.astype(str), return_inverse=True)
+    last = np.full(codes.max() + 1, -np.inf)
+    np.maximum.at(last, codes, times)
+    spans: NDArray[np.float64] = times - last[codes]
+    sheet.frame = sheet.frame.assign(**{name: spans})
+    return spans
 
 
 def first_rows(names: Objects) -> tuple[Objects, Index, Index]:

@@ -24,16 +24,18 @@ class PreparedBags(Prepared):
     statistics: ElementStatistics
     names: tuple[str, ...] = ()  #: of the features, if they have names
     columns: PreparedTable | None = None  #: of a long table with gaps, categories or dates: what its cells become
+    time: str | None = None  #: the feature that is the time of an element
 
     @classmethod
     def learn(cls, dataset: Dataset, index: Index) -> PreparedBags:
         """From the bags of ``index``."""
         found = _bag_set(dataset)
         if found.table is None:
-            return cls(ElementStatistics.learn(found.bags, index), found.names)
+            return cls(ElementStatistics.learn(found.bags, index), found.names, time=found.time)
         columns = PreparedTable.learn(found.table.rows(), found.table.places(index), "standard")
         bags = _encoded(found.table, columns)
-        return cls(ElementStatistics.learn(bags, index), columns.matrix_names, columns)
+        time = found.time if found.time in columns.matrix_names else None  # a time that never changes is left out
+        return cls(ElementStatistics.learn(bags, index), columns.matrix_names, columns, time)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PreparedBags:
@@ -42,7 +44,10 @@ class PreparedBags(Prepared):
         if names and len(names) != len(statistics.mean):
             raise ValueError("each feature has a name, or none has")
         columns = values.get("columns")
-        return cls(statistics, names, None if columns is None else PreparedTable.from_dict(columns))
+        time = values.get("time")
+        if time is not None and time not in names:
+            raise ValueError("the time is one of the features")
+        return cls(statistics, names, None if columns is None else PreparedTable.from_dict(columns), time)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -61,8 +66,9 @@ class PreparedBags(Prepared):
         return (*same, *left)
 
     def spec(self, targets: int) -> BagSpec:
-        """The width of the elements."""
-        return BagSpec(targets=targets, width=self.width)
+        """The width of the elements, and where their time stands."""
+        time = None if self.time is None else self.names.index(self.time)
+        return BagSpec(targets=targets, width=self.width, time=time)
 
     def features(self, dataset: Dataset) -> BagFeatures:
         """The bags, standardised as they are read."""

@@ -35,6 +35,8 @@ class BagSource(Source):
 
     def read(self, path: Path, roles: Roles, *, labelled: bool, problems: list[str]) -> Dataset | None:
         """The elements of files are read later, when they are needed."""
+        if roles.time_within is not None and not is_table(path):
+            problems.append(f"{path}: time_within= is for long tables, in which a row is an element")
         if path.is_dir():
             return read_folder(path, roles, labelled=labelled, problems=problems)
         if path.suffix.lower() == ".npz":

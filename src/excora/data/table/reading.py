@@ -44,7 +44,8 @@ def open_table(
     if labelled:
         for name in roles.drop:
             sheet.has(name, "drop")
-    for name in set(roles.target) & {roles.group, roles.time, roles.weight, roles.bag, roles.id, *roles.drop}:
+    others = (roles.group, roles.time, roles.weight, roles.bag, roles.time_within, roles.id, *roles.drop)
+    for name in set(roles.target).intersection(others):
         sheet.complain(f"column {name!r} is the target and cannot play another part")
     nameless = [name for name in frame.columns if name.startswith(UNNAMED)]
     features = [name for name in frame.columns if name not in {*roles.columns, *roles.drop, *nameless}]

@@ -23,6 +23,7 @@ class TableSource(Source):
     kind = "table"
     says = "a table (.csv, .tsv, also .gz and .xz, .parquet, .feather or .xlsx), a row a sample"
     sample = "row"
+    roles = tuple(name for name in Source.roles if name != "time_within")
     by_name = True
 
     def claims(self, path: Path, roles: Roles) -> bool:

@@ -276,7 +276,8 @@ def fit_members(
 
     With one fold or fewer than :data:`FEWEST` rows there is one that has learned nothing and says 0 of every row.
     """
-    generator, begun, found = torch.Generator().manual_seed(seed), time.monotonic(), []
+    generator, begun = torch.Generator().manual_seed(seed), time.monotonic()
+    found: list[Member] = []
     if len(fold) < FEWEST or not int(fold.max()):
         keys = Keys(torch.zeros(len(direction)), torch.zeros(len(direction), RANK))
         return [Member(keys, 1.0, 1.0, torch.arange(len(fold)), torch.zeros_like(rows.label), torch.ones(len(fold), 1))]

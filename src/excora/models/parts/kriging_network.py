@@ -85,12 +85,12 @@ class KrigingNetwork(Network):
         A neighbour of several members weighs the sum of its weights, where it stands first.
         """
         if not isinstance(inputs, Mapping) or "neighbours" not in inputs:
-            found = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
-            raise InputError(f"the network reads rows with their neighbours, got {found}: look_up finds them")
+            given = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+            raise InputError(f"the network reads rows with their neighbours, got {given}: look_up finds them")
         x, members = inputs["channels"].double(), len(self.length)
         everyone, allowed = (inputs[name].unflatten(1, (-1, members)) for name in ("neighbours", "allowed"))
         rows = Labelled(*(part.double() if part.is_floating_point() else part for part in self.context))
-        kriged, weights, variance = x.new_zeros(len(x), self.spec.targets), [], 0.0
+        kriged, weights, variance = x.new_zeros(len(x), self.spec.targets), [], x.new_zeros(())
         for m in range(members):
             keys, near = Keys(*(part.double() for part in self.keys(m))), rows.at(everyone[..., m])
             around = keys(near.x)
@@ -168,19 +168,19 @@ class KrigingFeatures:
         allowed = torch.zeros(len(x), self.k, self.members, dtype=torch.bool)
         for m, search in enumerate(self.searches):
             own = self.network.keys(m)(x)
-            for rows, seen in (
-                (place < 0, {}),
-                (place >= 0, {"excluded": self.excluded, "numbers": place[place >= 0]}),
-            ):
+            own_places = place[place >= 0]
+            for rows, excluded, numbers in ((place < 0, None, None), (place >= 0, self.excluded, own_places)):
                 if bool(rows.any()):
-                    found[rows, :, m], allowed[rows, :, m] = search(own[rows], self.k, **seen)
+                    seen = search(own[rows], self.k, excluded=excluded, numbers=numbers)
+                    found[rows, :, m], allowed[rows, :, m] = seen
         return {"channels": x, "neighbours": found.flatten(1), "allowed": allowed.flatten(1)}
 
     def element_sample(self, sample: int, element: int) -> int | None:
         """The sample that this element of a sample is; None if it is not among them."""
         if self.train is None:
             return None
-        return int(self.train[int(self.read(np.array([sample]))["neighbours"][0, element])])
+        neighbours: Any = self.read(np.array([sample]))["neighbours"]
+        return int(self.train[int(neighbours[0, element])])
 
 
 def _merged(numbers: Tensor, weights: Tensor) -> Tensor:

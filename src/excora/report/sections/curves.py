@@ -19,6 +19,8 @@ SHOWN = (("pcc", "Correlation (PCC)", correlation, ""), ("mse", "Error (MSE)", f
 @section("curves", "Training", place=300)
 def curves(record: RunRecord) -> Made:
     """Training and validation."""
+    if record.results is not None and record.results.stopped == "fitted":
+        return Missing("the model is fitted as a whole, not in epochs.")
     state, detail, flat = _plateau(record)
     best = 0 if record.results is None else counted(record.results.best_epoch)
     plots = []

@@ -52,7 +52,8 @@ def _scores(results: Results | None) -> list[Card]:
     train, validation, mine = (count(results.counts.get(name)) for name in ("train", "validation", part))
     cards.append(Card("Samples", mine, f"in the {part} part; {train} to train, {validation} to validate"))
     if results.seconds is not None:
-        cards.append(Card("Training", duration(results.seconds), plural(results.epochs, "epoch")))
+        how = "fitted as a whole" if results.stopped == "fitted" else plural(results.epochs, "epoch")
+        cards.append(Card("Training", duration(results.seconds), how))
     return cards
 
 

@@ -56,7 +56,12 @@ class Network(nn.Module):
 
     def forward(self, elements: Tensor, mask: Tensor | None, summary: Tensor) -> tuple[Tensor, Tensor, Any]:
         """Predictions (n,), embeddings (n, k, dim) and what the pool said."""
-        h = elements[..., None] * self.scale + self.shift if self.encoder is None else self.encoder(elements)
+        if self.encoder is None:
+            assert self.scale is not None
+            assert self.shift is not None
+            h = elements[..., None] * self.scale + self.shift
+        else:
+            h = self.encoder(elements)
         h = torch.relu(h)
         pooled = self.pool(h, mask)
         z = torch.cat([pooled.value, summary], 1)
@@ -82,7 +87,9 @@ class Recording:
         cut = [PlateauMonitor(stage=one.stage) for one in (self.training, self.validation)]
         for short, long in zip(cut, (self.training, self.validation), strict=True):
             short.records = long.records[:epochs]
-        return Recording(*cut, {part: x[:epochs] for part, x in self.predictions.items()}, self.target)
+        training, validation = cut
+        shorter = {part: x[:epochs] for part, x in self.predictions.items()}
+        return Recording(training, validation, shorter, self.target)
 
     def test(self, epoch: int | None = None) -> float:
         """PCC of the test part, by default in the kept epoch; 0 where undefined."""

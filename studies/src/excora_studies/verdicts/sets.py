@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from excora.data.table import Table
 from excora.errors import InputError, MissingExtraError
 from excora_studies import small_tables
 from excora_studies.tabular.sets import load as load_large
@@ -86,6 +87,7 @@ def _table(name: str, data: Path | None) -> Samples:
     else:
         found = load_large(name, data)
         assert found.target is not None
+        assert isinstance(found.content, Table)
         numbers, y = found.content.frame.to_numpy(float), found.target[:, 0]
         words = np.zeros((len(y), 0), int)
     columns = [np.where(np.isnan(numbers), np.nanmean(numbers, 0), numbers)]

@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "excora", deadline=None, max_examples=40, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "excora", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("excora")
 torch.set_num_threads(1)  # two test workers share two cores

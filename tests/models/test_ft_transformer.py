@@ -315,7 +315,7 @@ def test_wrong_options_are_named(options, message):
 
 
 def test_wrong_input_is_named():
-    with pytest.raises(InputError, match=r"rows of a table, got BagSpec\(targets=1, width=3\)"):
+    with pytest.raises(InputError, match=r"rows of a table, got BagSpec\(targets=1, width=3, time=None\)"):
         FTTransformer(BagSpec(targets=1, width=3))
     with pytest.raises(InputError, match="at least one numeric or categorical column"):
         FTTransformer(TableSpec(targets=1))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from excora.errors import InputError
 from excora.tasks import tasks
-from excora.tasks.base import Task
+from excora.tasks.base import Task, orthonormal_pair
 from excora.tasks.plateau import PlateauTask
 
 
@@ -25,3 +26,9 @@ def test_a_task_without_an_answer_is_none():
 
     with pytest.raises(TypeError, match="bayes_pcc"):
         Half()
+
+
+def test_an_orthonormal_pair_is_one_and_depends_on_its_seed():
+    pair = torch.stack(orthonormal_pair(5, seed=3))
+    torch.testing.assert_close(pair @ pair.T, torch.eye(2, dtype=torch.float64))
+    assert not torch.equal(pair, torch.stack(orthonormal_pair(5, seed=4)))

@@ -9,6 +9,13 @@ import torch
 from torch import Tensor
 
 
+def orthonormal_pair(dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Two random directions, orthonormal, float64, (dim,) each; the same for equal seeds."""
+    generator = torch.Generator().manual_seed(seed)
+    basis, _ = torch.linalg.qr(torch.randn(dim, 2, generator=generator, dtype=torch.float64))
+    return basis[:, 0], basis[:, 1]
+
+
 class Task(ABC):
     """A generator with a known answer. Built without arguments it is a task of moderate size.
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.tasks import tasks
-from excora.tasks.base import Task
+from excora.tasks.base import Task, orthonormal_pair
 from excora.theory import achievable_ceiling
 
 LEVELS = (0.10, 0.24, 0.42, 0.73)
@@ -70,9 +70,7 @@ class PlateauTask(Task):
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """(w*, w_perp), orthonormal, float64, (dim,) each; the same for every sample of this task."""
-        generator = torch.Generator().manual_seed(self.direction_seed)
-        basis, _ = torch.linalg.qr(torch.randn(self.dim, 2, generator=generator, dtype=torch.float64))
-        return basis[:, 0], basis[:, 1]
+        return orthonormal_pair(self.dim, self.direction_seed)
 
     def sample(self, bags: int, *, seed: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Bags h (bags, elements, dim) and labels y (bags,); equal for equal seeds, in any dtype up to rounding."""

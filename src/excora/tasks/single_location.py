@@ -16,7 +16,7 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.tasks import tasks
-from excora.tasks.base import Task
+from excora.tasks.base import Task, orthonormal_pair
 
 #: Sequences by which the correlation of the best function is measured.
 DRAWN = 100_000
@@ -48,9 +48,7 @@ class SingleLocationTask(Task):
 
     def directions(self) -> tuple[Tensor, Tensor]:
         """(k*, v*), orthonormal, float64, (dim,) each: which token it is, and what it says."""
-        generator = torch.Generator().manual_seed(self.direction_seed)
-        basis, _ = torch.linalg.qr(torch.randn(self.dim, 2, generator=generator, dtype=torch.float64))
-        return basis[:, 0], basis[:, 1]
+        return orthonormal_pair(self.dim, self.direction_seed)
 
     def sample(self, bags: int, *, seed: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Sequences (bags, length, dim) and labels (bags,); equal for equal seeds, in any dtype up to rounding."""

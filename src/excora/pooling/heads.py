@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -20,7 +21,7 @@ Values = Literal["split", "shared"]
 Scorer = nn.Module | Callable[[], nn.Module]
 
 
-class HeadedPool(Pool):
+class HeadedPool(Pool, ABC):
     """Base of the pools that can have ``heads``, each a pool of the same kind with a scorer of its own.
 
     ``values="split"``: head k pools the k-th part of the channels, and v has the width of an element.
@@ -40,9 +41,9 @@ class HeadedPool(Pool):
         # A head is a pool of `part` channels whose scorer reads all `dim`.
         self.heads = nn.ModuleList([make(part) for _ in range(heads)]) if heads > 1 else None
 
+    @abstractmethod
     def _with_scores(self, h: Tensor | Ragged, mask: Tensor | None, scores: tuple[Tensor, ...], scale: float) -> Pooled:
         """One head: the pool by scores as :func:`excora.kernels.attend.attend` takes them."""
-        raise NotImplementedError
 
     @property
     def width(self) -> int:

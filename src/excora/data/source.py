@@ -66,7 +66,7 @@ class Prepared(ABC):
         """What training has not prepared for, in the samples of ``index``; nothing, unless a source knows better."""
         return Examination({}, np.zeros(len(index), np.int64), ())
 
-    def labels(self, dataset: Dataset) -> NDArray[np.float64] | None:
+    def known_labels(self, dataset: Dataset) -> NDArray[np.float64] | None:
         """The labels of data to predict, (n, targets), where they have them: for sources that choose their targets."""
         return dataset.target
 

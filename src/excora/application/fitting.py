@@ -102,7 +102,8 @@ def _fit(
     tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
     job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
-    config = _config(path, given, job, shares, folder)
+    chosen, dataset = not dataset.targets, job.dataset  # whether the source has chosen the targets
+    config = _config(path, given, job, shares, folder, chosen=chosen)
     if not baselines:
         config["rerun"] += " --no-baselines"
     if there:
@@ -140,10 +141,12 @@ def _silent(line: str) -> None:
 
 
 def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
+    source = sources[dataset.kind]
+    parts = split(dataset, validation=validation, test=test, seed=settings.named.get("seed", 0))
+    parts = source.apart(dataset, parts)
+    dataset = source.targeted(dataset, parts.train)
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
-    seed = settings.named.get("seed", 0)
-    parts = split(dataset, validation=validation, test=test, seed=seed)
     setup = settings.settled(dataset.kind, len(parts.train))
     return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
 
@@ -178,14 +181,16 @@ def _record(config: dict[str, Any], training: Training, found: Evaluation) -> Ru
     )
 
 
-def _config(path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path) -> dict[str, Any]:
+def _config(
+    path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path, *, chosen: bool
+) -> dict[str, Any]:
     """The content of config.json of a run that starts."""
     import excora
 
     named = dataclasses.replace(roles, target=job.dataset.targets)
     content = {
         "excora": excora.__version__,
-        "rerun": _command(path, named, shares, job, folder),
+        "rerun": _command(path, roles if chosen else named, shares, job, folder),
         "data": {
             "path": None if path is None else str(path), **named.to_dict(), "fingerprint": job.dataset.fingerprint(),
         },

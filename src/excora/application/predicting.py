@@ -66,6 +66,7 @@ def predict(
     attention: bool = False,
     interval: float | None = None,
     labels: str | Path | None = None,
+    features: str | Path | None = None,
     id: str | None = None,
     sep: str | None = None,
     decimal: str | None = None,
@@ -85,16 +86,16 @@ def predict(
     if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
+    dataset = data if isinstance(data, Dataset) else _read(run, data, given | {"features": features}, labels)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
-    features = run.network.look_up(run.preparation.features(dataset))
+    read = run.network.look_up(run.preparation.features(dataset))
     names = run.network.element_names(run.preparation.element_names)
     reach = None if interval is None else reach_of(run.network, run.setup.model, interval)
     rows: list[Any] = []
     looked: list[Attention] = []
     spread: list[Any] = []
-    for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
+    for answer in answers(run.network, read, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
         spread.append(answer.spread)
         if attention:
@@ -105,7 +106,7 @@ def predict(
     unscale = run.preparation.unscale
     standard = np.stack(rows)
     prediction = unscale(standard)
-    target = dataset.target if dataset.targets == run.preparation.targets else None
+    target = run.preparation.labels(dataset)
     shown = {} if target is None else {"target": target}
     shown |= {"prediction": prediction}
     if reach is not None:
@@ -115,7 +116,7 @@ def predict(
         _frame(run, dataset, shown, examined.outside),
         _attention(dataset, looked, names) if attention else None,
         notes if target is None else (*notes, *_seen(run, data)),
-        {} if target is None else scores(prediction, target, dataset.targets, dataset.group),
+        {} if target is None else scores(prediction, target, run.preparation.targets, dataset.group),
     )
 
 
@@ -124,7 +125,7 @@ def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | No
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
     tuned = run if isinstance(run, Tuned) else Tuned.load(run)
-    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, None, given)).without_target()
+    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, given, None)).without_target()
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     frame, notes = predict_tuned(tuned, dataset)
@@ -146,7 +147,7 @@ def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
     return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
 
 
-def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
+def _read(run: Run | Tuned, path: str | Path, given: dict[str, Any], labels: str | Path | None) -> Dataset:
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")
@@ -155,7 +156,7 @@ def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: 
     except InputError as error:
         raise InputError(f"{run.path / 'config.json'}: {error}") from None
     named = {name: value for name, value in given.items() if value is not None}
-    return read(path, labelled=False, **(roles | {"labels": labels} | named))
+    return read(path, labelled=False, **(roles | {"labels": labels, "features": None} | named))
 
 
 _ENDS = {"lower": -1.0, "upper": 1.0}

@@ -18,6 +18,7 @@ from excora.comparison.progress import Finish, watch
 from excora.comparison.records import Record, Store, deciding
 from excora.comparison.result import MARGIN, Comparison
 from excora.comparison.runs import Fold, run
+from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.reading import read
 from excora.data.roles import Roles
@@ -70,12 +71,16 @@ def compare(
     A missing LightGBM is left out and noted, or an error if ``models`` asks for it by name.
     """
     dataset = _dataset(data, target, roles)
+    source = sources[dataset.kind]
+    dataset = source.targeted(dataset, None)  # every fold has the same
     settings = settings or Settings()
     _check(dataset, seeds, margin)
     who, notes = entrants(models, settings, dataset.kind)
     first = settings.named.get("seed", 0)
     numbers = [first + k for k in range(seeds)]
-    parts = {seed: make_folds(dataset, folds=folds, seed=seed) for seed in numbers}
+    parts = {
+        seed: [source.apart(dataset, part) for part in make_folds(dataset, folds=folds, seed=seed)] for seed in numbers
+    }
     plan = Plan.of(dataset, who, settings, len(parts[first][0].train))
     store = Store(None if output is None else Path(output), resume=resume)
     jobs = [(seed, fold, one.name) for seed in numbers for fold in range(folds) for one in who]

@@ -98,7 +98,9 @@ def _summarise(
 ) -> Summary | None:
     """The summary of sound data; what the split or the preparation runs into is one more problem."""
     try:
-        parts = split(dataset, validation=validation, test=test, seed=seed)
+        source = sources[dataset.kind]
+        parts = source.apart(dataset, split(dataset, validation=validation, test=test, seed=seed))
+        dataset = source.targeted(dataset, parts.train)
     except InputError as error:
         problems.append(f"{path}: {error}")
     if problems:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from excora.models.parts.egn import Bridge, Exemplars, PatchReadOut, cut
+from excora.models.parts.egn import Bridge, Carried, PatchReadOut, cut
 
 
 def test_patches_are_cut_row_by_row_with_the_channel_last():
@@ -18,7 +18,7 @@ def test_patches_are_cut_row_by_row_with_the_channel_last():
 
 def test_the_last_bridge_leaves_the_keys():
     torch.manual_seed(0)
-    given = Exemplars(torch.randn(2, 8), torch.randn(2, 3, 8), torch.randn(2, 3, 8))
+    given = Carried(torch.randn(2, 8), torch.randn(2, 3, 8), torch.randn(2, 3, 8))
     x = torch.randn(2, 4, 8)
     for last in (True, False):
         bridge = Bridge(8, 4, 2, 4, pool="mean", last=last)

@@ -25,7 +25,7 @@ from excora.reduce import Penalty
 SHARPNESS, SHARE = 0.1, 0.5
 
 
-class Exemplars(NamedTuple):
+class Carried(NamedTuple):
     """What a window and its exemplars carry through the layers."""
 
     query: Tensor  #: (n, d), of the window
@@ -55,12 +55,12 @@ class Projector(nn.Module):
         self.value = nn.Linear(targets, dim)
         self.layers = nn.ModuleList(Hidden(dim, dim) for _ in range(depth))
 
-    def forward(self, feature: Tensor, exemplar: Tensor, counts: Tensor, real: Tensor | None) -> Exemplars:
+    def forward(self, feature: Tensor, exemplar: Tensor, counts: Tensor, real: Tensor | None) -> Carried:
         """Of features p (n, width), exemplars' features p_j (n, K, width) and expression y_j (n, K, targets)."""
         q, k = self.query(feature), self.key(torch.cat([exemplar, counts], -1))
         for layer in self.layers:
             q, k = q + layer(q), k + layer(k)
-        return Exemplars(q, k, self.value(counts), real)
+        return Carried(q, k, self.value(counts), real)
 
 
 class Bridge(nn.Module):
@@ -90,7 +90,7 @@ class Bridge(nn.Module):
         if last:
             self.key_norm.requires_grad_(False)
 
-    def forward(self, x: Tensor, e: Exemplars) -> tuple[Tensor, Exemplars, Pooled]:
+    def forward(self, x: Tensor, e: Carried) -> tuple[Tensor, Carried, Pooled]:
         """Patches (n, P, d) and exemplars after the block, and how the exemplars were weighed."""
         q = e.query.unsqueeze(1)
         told = self.message(e.value)
@@ -114,7 +114,7 @@ class Layer(nn.Module):
         self.norm, self.inner = nn.LayerNorm(dim), nn.Linear(dim, 3 * heads * width, bias=False)
         self.outer, self.feedforward = nn.Linear(heads * width, dim), Hidden(dim, hidden)
 
-    def forward(self, x: Tensor, positions: Tensor, e: Exemplars) -> tuple[Tensor, Exemplars, Pooled | None]:
+    def forward(self, x: Tensor, positions: Tensor, e: Carried) -> tuple[Tensor, Carried, Pooled | None]:
         """Patches (n, P, d) and exemplars after the layer, and how the exemplars were weighed, if they were."""
         # Positions are added again before each attention, not to what is carried on.
         q, k, v = self.inner(self.norm(x + positions)).chunk(3, -1)
@@ -175,4 +175,5 @@ def cut(image: Tensor, size: int) -> Tensor:
     """
     n, channels, height, width = image.shape
     tiles = image.view(n, channels, height // size, size, width // size, size)
-    return tiles.permute(0, 2, 4, 3, 5, 1).reshape(n, -1, size * size * channels)
+    patches = (height // size) * (width // size)
+    return tiles.permute(0, 2, 4, 3, 5, 1).reshape(n, patches, size * size * channels)

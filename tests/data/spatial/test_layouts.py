@@ -14,7 +14,7 @@ from excora.errors import DataError, InputError
 
 def names(path, **roles):
     problems: list[str] = []
-    found = read_slides(path, Roles.of(**roles), problems)
+    found = read_slides([path], Roles.of(**roles), problems)
     assert problems == []
     return [slide.name for slide in found]
 
@@ -55,7 +55,7 @@ def test_a_table_of_slides(folder, tmp_path):
     assert names(folder, labels=table) == ["s2", "s0", "s3"]
     data = read(folder, labels=table, group="patient", target="ERBB2")
     assert sorted(set(data.group)) == ["007", "008"]
-    for text, message in (("slide\nother\n", "'other' is not in"), ("name\ns0\n", "column 'slide'"),
+    for text, message in (("slide\nother\n", "'other' is not there"), ("name\ns0\n", "column 'slide'"),
                           ("slide\ns0\ns0\n", "'s0' is there twice")):  # fmt: skip
         table.write_text(text)
         with pytest.raises(InputError, match=message):
@@ -91,3 +91,16 @@ def test_all_problems_at_once(tmp_path):
 def test_features_that_are_missing(folder, tmp_path):
     with pytest.raises(DataError, match=r"there is no s0\.h5 with the patch features of slide 's0'"):
         read(folder, features=tmp_path)
+
+
+def test_several_paths_at_once(folder, tmp_path):
+    paths = [folder / "s0.h5ad", folder / "s2.h5ad"]
+    data = read(paths, features=folder / "features")
+    assert sorted(set(data.content.slide_names)) == ["s0", "s2"]
+    with pytest.raises(DataError, match="there is a slide 's0' already"):
+        read([paths[0], folder], features=folder / "features")
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(DataError, match="here are no slides"):
+        read([paths[0], tmp_path / "a.csv"], features=folder / "features")
+    with pytest.raises(DataError, match="table are read from one file or folder, got 2"):
+        read([tmp_path / "a.csv", paths[0]], target="y")

@@ -15,7 +15,7 @@ exclude_patterns = ["_build", "results"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 autodoc_member_order, autodoc_typehints = "bysource", "none"
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "exclude-members": "set_fit_request, set_score_request"}
 python_use_unqualified_type_names = True
 html_theme, html_title, html_show_sourcelink = "furo", f"Excora {release}", False
 sphinx_gallery_conf = {
@@ -26,4 +26,5 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
     "min_reported_time": 5,
+    "within_subsection_order": "FileNameSortKey",
 }

@@ -28,7 +28,7 @@ def _pools() -> Rows:
 
     for name in pools:
         entry = pools[name]
-        yield name, entry.label, "no" if entry.convex else "yes"
+        yield name, _first_line(entry.make).replace("|", "\\|"), "no" if entry.convex else "yes"
 
 
 def _models() -> Rows:

@@ -4,8 +4,8 @@ A split holds out 20 % of the rows by its seed; everything is fitted to the rest
 bends of the ridge, the stack and the smaller number of held-out rows were chosen on rows that are in no test part of
 seeds 10 to 12, and these parts are looked at once. ExtraTrees has 100 trees, LightGBM its defaults.
 
-``python -m checks.default_large FILE [TABLE ...] [--seeds 10 11 12]``, the tables from EXCORA_DATA. FILE, a JSON, keeps
-what is done: the same command goes on with what is missing, and prints the table of all that is there.
+``python -m checks.default_large FILE [TABLE ...] [--seeds 10 11 12] [--models default]``, the tables from EXCORA_DATA.
+FILE, a JSON, keeps what is done: the same command goes on with what is missing, and prints the table of what is there.
 """
 
 from __future__ import annotations
@@ -85,10 +85,11 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("tables", nargs="*", default=TABLES)
     parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS)
+    parser.add_argument("--models", nargs="*", default=MODELS)
     asked = parser.parse_args()
     for seed in asked.seeds:
         for table in asked.tables:
-            for name in MODELS:
+            for name in asked.models:
                 done = json.loads(asked.file.read_text()) if asked.file.exists() else {}
                 key = f"{table} | {seed} | {name}"
                 if key not in done:

@@ -85,7 +85,7 @@ def predict(
     if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
+    dataset = data if isinstance(data, Dataset) else read_like(run, data, labels, given)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
@@ -124,7 +124,7 @@ def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | No
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
     tuned = run if isinstance(run, Tuned) else Tuned.load(run)
-    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, None, given)).without_target()
+    dataset = (data if isinstance(data, Dataset) else read_like(tuned, data, None, given)).without_target()
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     frame, notes = predict_tuned(tuned, dataset)
@@ -146,7 +146,8 @@ def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
     return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
 
 
-def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
+def read_like(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
+    """Data in the layout of the run's training data, targets or not; ``given`` are roles that differ."""
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +87,7 @@ def predict(
     if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
+    dataset = data if isinstance(data, Dataset) else read_new(run, data, labels, given)
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     features = run.network.look_up(run.preparation.features(dataset))
@@ -124,7 +126,7 @@ def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | No
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
     tuned = run if isinstance(run, Tuned) else Tuned.load(run)
-    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, None, given)).without_target()
+    dataset = (data if isinstance(data, Dataset) else read_new(tuned, data, None, given)).without_target()
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     frame, notes = predict_tuned(tuned, dataset)
@@ -146,7 +148,13 @@ def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
     return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
 
 
-def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
+def read_new(
+    run: Run | Tuned,
+    path: str | Path,
+    labels: str | Path | None = None,
+    given: Mapping[str, str | None] = MappingProxyType({}),
+) -> Dataset:
+    """Data laid out as those of the training, labelled or not; ``given``: what is read otherwise than there."""
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")

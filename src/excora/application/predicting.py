@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,7 +166,12 @@ def _same(trained: str, data: Paths) -> bool:
     return Path(trained).absolute() == found[0].absolute() if len(found) == 1 else trained == shown(data)
 
 
-def read_like(run: Run | Tuned, path: Paths, labels: str | Path | None, given: dict[str, Any]) -> Dataset:
+def read_like(
+    run: Run | Tuned,
+    path: Paths,
+    labels: str | Path | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> Dataset:
     """Data in the layout of the run's training data, targets or not; ``given`` are roles that differ."""
     described = run.config.get("data")
     if not isinstance(described, dict):

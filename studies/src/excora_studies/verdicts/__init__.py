@@ -30,8 +30,8 @@ def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str,
     return {
         "tuning": ["Auto MPG"] if quick else list(SEEN),
         "measured": ["overtime"] if quick else list(FRESH),
-        "seeds": count,
-        "planted": {cause: (4 if cause == "healthy" else 2) * count for cause in planted.CAUSES},
+        "seeds": {"tuning": 1, "measured": count},
+        "planted": {cause: 3 * count if cause == "healthy" else count for cause in planted.CAUSES},
         "rows": sets.ROWS,
         "epochs": [real.LONG, real.USUAL, real.SHORT],
         "bags": planted.BAGS,
@@ -44,17 +44,14 @@ def table_of(key: str) -> str:
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
-    """A chunk for each set, and for each planted cause."""
+    """A chunk for each set and seed, and for each planted cause."""
 
-    def real_set(name: str) -> Chunk:
+    def real_set(name: str, seed: int) -> Chunk:
         def compute(_: Results, tick: Tick) -> Any:
-            found = []
-            for seed in range(configuration["seeds"]):
-                found.append(real.record(name, seed, data))
-                tick()
-            return found
+            tick()
+            return real.record(name, seed, data)
 
-        return Chunk(f"real: {name}", configuration["seeds"], compute)
+        return Chunk(f"real: {name}, seed {seed}", 1, compute)
 
     def planted_cause(cause: str) -> Chunk:
         def compute(_: Results, tick: Tick) -> Any:
@@ -66,7 +63,12 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
 
         return Chunk(f"planted: {cause}", configuration["planted"][cause], compute)
 
-    found = [real_set(name) for name in (*configuration["tuning"], *configuration["measured"])]
+    found = [
+        real_set(name, seed)
+        for kind in ("tuning", "measured")
+        for seed in range(configuration["seeds"][kind])
+        for name in configuration[kind]
+    ]
     return [*found, *(planted_cause(cause) for cause in configuration["planted"])]
 
 

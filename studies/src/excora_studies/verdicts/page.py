@@ -50,12 +50,10 @@ def kinds(configuration: dict[str, Any], results: Results) -> dict[str, list[dic
     """The runs of each kind that are there, judged."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for key, stored in results.items():
-        head, name = key.split(": ", 1)
-        if head == "planted":
+        if key.startswith("planted: "):
             found["planted"] += map(planted.judge, stored)
         else:
-            kind = "tuning" if name in configuration["tuning"] else "measured"
-            found[kind] += (row for one in stored for row in real.judge(one))
+            found["tuning" if stored["set"] in configuration["tuning"] else "measured"] += real.judge(stored)
     return {kind: rows for kind, rows in found.items() if rows}
 
 

@@ -159,15 +159,14 @@ def _overfitting(case: Case) -> Verdict | None:
     if mse is None or pcc is None or training is None or case.fit.low <= 0:  # noise: there is nothing to fit well
         return None
     limits, rise, fall = case.limits, mse.after / mse.before - 1.0, pcc.before - pcc.after
-    worse = (rise >= limits.worse_mse and mse.surely) or (fall >= limits.worse_pcc and pcc.surely)
+    fell = fall >= limits.worse_pcc and pcc.surely and case.fit.above_zero.met  # of one in doubt a fall says nothing
+    worse = fell or (rise >= limits.worse_mse and mse.surely)
     learns = training.after < (1 - limits.falls) * training.before
-    case.evidence.update(
-        {
-            "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
-            "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
-            "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
-        }
-    )
+    case.evidence.update({
+        "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
+        "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
+        "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
+    })  # fmt: skip
     if not (worse and learns):
         return None
     numbers = (

@@ -125,6 +125,8 @@ def train(
         from excora.training.callbacks import Journal, write_records
         from excora.training.engine import make_trainer, quiet, run, starts_processes
         from excora.training.evaluation import start_score
+        from excora.training.progress import say
+        from excora.training.timing import foresee
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
@@ -132,6 +134,9 @@ def train(
     journal = Journal()
     if getattr(network.linear_start, "fresh", False) and len(split.validation):
         journal.begin(start_score(network, rows, split.validation, recipe, machine), network.state_dict())
+    expected = foresee(network, rows, split.train, split.validation, recipe, machine) if progress and is_main() else ""
+    if expected:
+        say(expected)
     module = _regression(network, rows, split, recipe, machine)
     with quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)

@@ -21,6 +21,9 @@ class Recipe(Options):
         choices=("dnpl", "pearson", "concordance", "none"),
     )
     correlation_weight: float = option(0.5, "Weight of the correlation loss.", least=0)
+    fewest: int = option(
+        2, "Samples that a batch needs for a correlation loss; the rest of an epoch may have fewer.", least=2
+    )
     epochs: int = option(100, "Most passes over the training part.", least=1)
     patience: int = option(15, "Epochs without a better validation score before it stops.", least=1)
     criterion: str = option(

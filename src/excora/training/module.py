@@ -80,6 +80,8 @@ class Regression(LightningModule):
         self._ddp_params_and_buffers_to_ignore = [f"network.{name}" for name, _ in network.named_buffers()]
         self.average = Average(network, recipe.average) if recipe.average else None
         self.steps = len(shuffled(train, recipe.batch_size, seed=recipe.seed, epoch=0))  #: of an epoch
+        self.few = len(train) - (self.steps - 1) * recipe.batch_size < recipe.fewest  #: in the last step of an epoch
+        self.correlation_weight = self.loss.weight
         sizes = rows.features.sizes
         self.automatic_optimization = (
             recipe.accumulate == 1 and largest(train, sizes, recipe.batch_size) <= recipe.max_elements
@@ -135,6 +137,8 @@ class Regression(LightningModule):
             torch.cuda.manual_seed(seed)
         for group in self.trainer.optimizers[0].param_groups:
             group["lr"] = learning_rate(self.recipe, self._number(step), self.steps * self.recipe.epochs)
+        # The correlation of a handful of samples is noise.
+        self.loss.weight = 0.0 if self.few and step == self.steps - 1 else self.correlation_weight
         found = self._step if self.automatic_optimization else self._manual_step
         result = found(batch)
         self.losses.append(result["loss"].detach())

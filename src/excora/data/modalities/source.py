@@ -28,7 +28,7 @@ class ModalitySource(Source):
     """MMSA's pickles, .npz of the same layout, and what was converted from them."""
 
     kind = "modalities"
-    says = "clips of text, audio and vision: a .pkl or .npz in MMSA's layout, a .safetensors converted from it, or its folder"
+    says = "clips of text, audio and vision: a .pkl or .npz in MMSA's layout, a .safetensors made of it, or its folder"
     sample = "clip"
     roles = ("target", "group", "weight", "drop")
 
@@ -91,10 +91,7 @@ def _files(path: Path) -> list[Path]:
         found = [file for file in few for one in _files(file) if one == file]
         return sorted(found, key=lambda file: file.suffix != ".safetensors")
     suffix = path.suffix.lower()
-    if suffix == ".npz":
-        ours = holds(path)
-    else:
-        ours = suffix in PICKLES or (suffix == ".safetensors" and is_converted(path))
+    ours = suffix in PICKLES or (suffix == ".npz" and holds(path)) or (suffix == ".safetensors" and is_converted(path))
     return [path] if ours else []
 
 

@@ -15,6 +15,7 @@ from excora.options import ByRows, Options, checked, option
 class Recipe(Options):
     """How a model is trained. The defaults are those of a model that wants nothing else."""
 
+    error: str = option("mse", "The loss of each prediction: squared, or mae = absolute.", choices=("mse", "mae"))
     correlation: str = option(
         "dnpl",
         "The correlation loss beside MSE; dnpl = dispersion-normalised Pearson.",

@@ -130,6 +130,7 @@ class Model(ABC):
     #: False: :meth:`build` fits it whole and holds out samples itself, so that it needs neither steps nor validation.
     trained: ClassVar[bool] = True
     Options: ClassVar[type[Options]]
+    small: ClassVar[Mapping[str, Any]] = {}  #: options of a small network of its kind, for tests and demonstrations
     recipe: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod

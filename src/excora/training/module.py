@@ -72,6 +72,7 @@ class Regression(LightningModule):
         self.loss = JointLoss(
             LOSSES[recipe.correlation](),
             weight=0.0 if recipe.correlation == "none" else recipe.correlation_weight,
+            error=recipe.error,
         )
         self.score = Score(rows.target.shape[1])
         self.monitor = RunMonitor(network)

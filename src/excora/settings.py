@@ -36,6 +36,9 @@ class Recipe(Options):
     accumulate: int = option(1, "Micro-batches a step; exact, for one more forward pass.", least=1)
     max_elements: int = option(200_000, "Elements in memory at once; larger batches are cut and accumulated.", least=1)
     learning_rate: float = option(1e-3, "Step size of AdamW.", least=0)
+    pretrained_rate: float = option(
+        1.0, "Factor on it for weights that were trained elsewhere (a text encoder).", least=0
+    )
     schedule: str = option(
         "constant",
         "Of the step size; cosine = up over the first 5 % of all steps, then down to 0 by the last of --epochs.",

@@ -99,6 +99,10 @@ class Network(nn.Module):
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
         return features
 
+    def pretrained(self) -> Iterator[nn.Parameter]:
+        """Weights that have been trained elsewhere, for which a recipe may have another step size; none for most."""
+        yield from ()
+
     def carried(self) -> tuple[str, ...]:
         """What of the training data travels with it, in words; nothing for most."""
         return ()

@@ -67,7 +67,7 @@ class CrossLayer(nn.Module):
         q = self.to_q(self.norm_q(target)).unflatten(2, (self.heads, -1))
         keys, values = (layer.weight.unflatten(0, (self.heads, -1)) for layer in (self.to_k, self.to_v))
         asked = torch.einsum("nqhe,hed->nhqd", q, keys) * (self.norm_k.weight / math.sqrt(keys.shape[1]))
-        logits = at_least_float32(asked.reshape(n, -1, dim) @ plain.mT)
+        logits = at_least_float32(asked.flatten(1, 2) @ plain.mT)
         mean, gamma, tau = self._forms(plain, mask, spread)
         sharp = logits if tau is None else logits * sharpness(tau).view(-1, 1, 1)
         weights = torch.softmax(sharp if mask is None else sharp.masked_fill(~mask.unsqueeze(1), -torch.inf), -1)

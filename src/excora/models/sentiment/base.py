@@ -36,7 +36,7 @@ class SentimentOptions(Options):
     """Of every sentiment model."""
 
     text_encoder: str = option("", "Folder of a BERT-like checkpoint that reads the words; empty = text features.")
-    text_training: str = option("frozen", "Whether the text encoder learns as well.", choices=("frozen", "tuned"))
+    tune_text: bool = option(False, "The text encoder learns as well; otherwise it is frozen.")
     reference: bool = option(False, "As the published code has it, faults included (docs/sentiment.md).")
 
 
@@ -110,7 +110,7 @@ class SentimentModel(Model):
     def network(self, spec: Any, options: Any, learned: Mapping[str, Any]) -> SentimentNetwork:
         """``learned["encoder"]``: the shape of the text encoder, if there is one."""
         config = learned.get("encoder")
-        encoder = None if config is None else TextEncoder.shaped(config, frozen=options.text_training == "frozen")
+        encoder = None if config is None else TextEncoder.shaped(config, frozen=not options.tune_text)
         return self._network(spec, options, encoder)
 
     def _network(self, spec: Any, options: Any, encoder: TextEncoder | None) -> SentimentNetwork:
@@ -126,7 +126,7 @@ class SentimentModel(Model):
         """With the weights of the encoder's checkpoint, and the statistics of the training part."""
         encoder = None
         if options.text_encoder:
-            encoder = TextEncoder.load(options.text_encoder, frozen=options.text_training == "frozen")
+            encoder = TextEncoder.load(options.text_encoder, frozen=not options.tune_text)
         with seeded(seed):
             network = self._network(spec, options, encoder)
         network.eval().learn(samples)

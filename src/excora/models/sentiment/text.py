@@ -18,8 +18,8 @@ _ELSEWHERE = ("_name_or_path", "architectures", "auto_map", "dtype", "torch_dtyp
 class TextEncoder(nn.Module):
     """Token numbers (n, steps) and lengths (n,) to the last hidden states, (n, steps, width); zeros behind the end.
 
-    ``frozen``: nothing of it is trained, and it never has dropout. :meth:`load` reads a checkpoint, :meth:`shaped` makes
-    a network of the same shape with random weights, for weights from a run folder.
+    ``frozen``: nothing of it is trained, and it never has dropout. :meth:`load` reads a checkpoint, :meth:`shaped`
+    makes a network of the same shape with random weights, for weights from a run folder.
 
     >>> shape = {"model_type": "bert", "vocab_size": 9, "hidden_size": 4, "num_attention_heads": 2}
     >>> shape |= {"num_hidden_layers": 1, "intermediate_size": 4, "max_position_embeddings": 6}
@@ -33,6 +33,7 @@ class TextEncoder(nn.Module):
             body.pooler = None  # a sentence vector that nobody reads, so that no gradient would reach it
         self.body, self.frozen = body, frozen
         self.requires_grad_(not frozen)
+        self.train()
 
     @classmethod
     def load(cls, folder: str | Path, *, frozen: bool = True) -> Self:
@@ -47,7 +48,7 @@ class TextEncoder(nn.Module):
             body = _transformers().AutoModel.from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
             )
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # safetensors and transformers have many ways to say that a file is broken
             raise InputError(f"{folder}: this checkpoint cannot be read: {str(error).splitlines()[0]}") from None
         return cls(body, frozen=frozen)
 

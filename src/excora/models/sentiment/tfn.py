@@ -1,4 +1,4 @@
-"""The model "tfn", tensor fusion (Zadeh et al. 2017): the outer product of one vector a modality, and a network on it."""
+"""The model "tfn", tensor fusion (Zadeh et al. 2017): the outer product of one vector a modality."""
 
 from __future__ import annotations
 

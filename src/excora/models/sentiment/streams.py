@@ -52,7 +52,7 @@ def by_length(encoder: TextEncoder, ids: Tensor, length: Tensor) -> Tensor:
     A text does not see the padding of another, so the states are those of one call; most of a padded batch is padding.
     """
     states = torch.zeros(*ids.shape, encoder.width, device=ids.device)
-    for rows in length.argsort().split(TOGETHER):
+    for rows in length.argsort().split(TOGETHER) if len(length) else ():
         longest = int(length[rows].max())
         found = encoder(ids[rows, :longest], length[rows])
         states = states.to(found.dtype).index_put(
@@ -121,7 +121,10 @@ class StreamsModel(SentimentModel):
     Options = StreamsOptions
     recipe = {"fewest": 8}  # noqa: RUF012
 
-    Network = staticmethod(lambda streams, *more: (OneStream if len(streams) == 1 else StreamsNetwork)(streams, *more))  # type: ignore[assignment]
+    @staticmethod
+    def Network(streams: Streams, options: Any, targets: int) -> StreamsNetwork:  # type: ignore[override] # noqa: N802
+        """Of one modality, or of several."""
+        return (OneStream if len(streams) == 1 else StreamsNetwork)(streams, options, targets)
 
     def check_learned(self, learned: Any, spec: Spec, options: Any, tensors: Mapping[str, Tensor]) -> None:
         """No more layers than tensors."""

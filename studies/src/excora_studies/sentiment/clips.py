@@ -26,6 +26,8 @@ from excora.errors import InputError
 TOKENS, LABELS, UTTERANCE = "mosi_minilm_tokens.npz", "mosi_labels_transcripts.csv", "mosi_utterance.npz"
 #: Word pieces that a clip has at most.
 LONGEST = 64
+#: Clips before and after one that are its context.
+REACH = 3
 
 
 class Clips(NamedTuple):
@@ -49,7 +51,7 @@ def folder_of(data: Path | None) -> Path:
 
 def mmsa_file(data: Path | None) -> Path | None:
     """MMSA's own file in the folder, if a user has it."""
-    found = [] if data is None else [file for file in sorted(Path(data).glob("*_50.pkl"))]
+    found = [] if data is None else sorted(Path(data).glob("*_50.pkl"))
     return found[0] if found else None
 
 
@@ -82,12 +84,39 @@ def official(data: Path | None, *, modalities: tuple[str, ...] = ("text",), rows
 
 
 def utterance(data: Path | None, *, modalities: tuple[str, ...], rows: int | None = None) -> Clips:
-    """``split_bclstm``, 1,447 / 752, features of whole utterances; a fifth of the training videos validates."""
+    """``split_bclstm``, 1,447 / 752, features of whole utterances; a fifth of the training videos validates.
+
+    A sequence is the clip and its neighbours in the video, nearest first; a last feature is 1 for the clip itself.
+    """
     folder = folder_of(data)
+    table = _table(folder)
     with np.load(folder / UTTERANCE, allow_pickle=False) as file:
         stored = {name: file["video" if name == "vision" else name] for name in modalities}
-    content = ModalitySet({name: _utterance(values) for name, values in stored.items()})
-    return _clips(_table(folder), content, "split_bclstm", rows)
+    near = neighbours([row["video_id"] for row in table], [int(row["clip"]) for row in table])
+    lengths, places = np.array([len(one) for one in near]), np.concatenate(near)
+    own = np.concatenate([np.arange(len(one)) == 0 for one in near])
+    frames = {
+        name: Frames(ArrayBags(np.column_stack([values[places], own]).astype(np.float32), lengths), 2 * REACH + 1)
+        for name, values in stored.items()
+    }
+    return _clips(table, ModalitySet(frames), "split_bclstm", rows)
+
+
+def neighbours(video: list[str], number: list[int]) -> list[list[int]]:
+    """Places of each clip, first itself, and of the clips at most :data:`REACH` before and after it in its video.
+
+    >>> neighbours(["a", "a", "b", "a"], [1, 3, 1, 2])
+    [[0, 3, 1], [1, 3, 0], [2], [3, 0, 1]]
+    """
+    order: dict[str, list[int]] = {}
+    for place in sorted(range(len(video)), key=lambda k: number[k]):
+        order.setdefault(video[place], []).append(place)
+    found: list[list[int]] = [[] for _ in video]
+    for row in order.values():
+        for k, place in enumerate(row):
+            steps = [k, *(k + side * far for far in range(1, REACH + 1) for side in (-1, 1))]
+            found[place] = [row[step] for step in steps if 0 <= step < len(row)]
+    return found
 
 
 def users(path: Path, *, modalities: tuple[str, ...]) -> Clips:

@@ -27,7 +27,8 @@ def bare(data, settings: Settings, weight=None) -> dict[str, torch.Tensor]:
     kinds = {"dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss}
     kind = kinds.get(recipe.correlation, PearsonLoss)
     network = data.network(setup).train()
-    loss = JointLoss(kind(), weight=recipe.correlation_weight if recipe.correlation != "none" else 0.0)
+    weight_of = recipe.correlation_weight if recipe.correlation != "none" else 0.0
+    loss = JointLoss(kind(), weight=weight_of, error=recipe.error)
     optimizer = torch.optim.AdamW(parameter_groups(network, recipe.weight_decay), lr=recipe.learning_rate)
     for epoch in range(recipe.epochs):
         order = np.random.default_rng([recipe.seed, epoch]).permutation(PARTS.train)
@@ -43,9 +44,12 @@ def bare(data, settings: Settings, weight=None) -> dict[str, torch.Tensor]:
     return network.state_dict()
 
 
-@pytest.mark.parametrize("correlation", ["dnpl", "pearson", "concordance", "none"])
-def test_a_run_equals_a_bare_loop(data, correlation):
-    settings = TINY.replace(correlation=correlation, epochs=2)
+@pytest.mark.parametrize(
+    ("correlation", "error"),
+    [("dnpl", "mse"), ("pearson", "mse"), ("concordance", "mse"), ("none", "mse"), ("none", "mae")],
+)
+def test_a_run_equals_a_bare_loop(data, correlation, error):
+    settings = TINY.replace(correlation=correlation, error=error, epochs=2)
     training = run(data, settings)
     assert training.best_epoch == 1, "the oracle has the weights of the last epoch"
     assert far(training, bare(data, settings)) == 0

@@ -32,6 +32,7 @@ class Output(NamedTuple):
     pooled: Mapping[str, Pooled] = {}  #: by name, the one that a report shows first; a model without a pool has none
     losses: Mapping[str, Penalty] = {}  #: by name, each weighted already; (sum, count), so that it reduces exactly
     spread: Tensor | None = None  #: (n, targets): how far labels are expected from the prediction; None: it cannot say
+    compared: Tensor | None = None  #: (n, …): what :meth:`Network.compare` reads of each sample
 
     @property
     def penalties(self) -> list[Penalty]:
@@ -61,6 +62,14 @@ class Network(nn.Module):
         if self.linear_start is None:
             return output
         return output._replace(prediction=self.linear_start(inputs) + output.prediction)
+
+    def compare(self, compared: Tensor, target: Tensor, known: Tensor | None) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """Losses over the samples of a whole batch, or that see labels, by name, each weighted already.
+
+        ``compared`` are the rows of :attr:`Output.compared`, of all pieces and ranks; ``target`` (n, targets) the
+        standardised labels, where ``known``. It is a function of these alone: no parameters.
+        """
+        return {}
 
     @torch.no_grad()
     def begin_at_zero(self, inputs: Inputs, *, only_try: bool = False) -> bool:

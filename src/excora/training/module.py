@@ -24,7 +24,7 @@ from excora.losses import (
 from excora.metrics import PearsonCorrelation
 from excora.models import Network
 from excora.pooling import parameter_groups
-from excora.reduce import all_reduce_sum
+from excora.reduce import all_reduce_sum, gathered
 from excora.settings import Recipe
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
 from excora.training.run_monitor import RunMonitor
@@ -187,7 +187,7 @@ class Regression(LightningModule):
     def _step(self, batch: Any) -> dict[str, Tensor]:
         outputs = self._outputs(batch)
         seen = {"target": outputs["target"], "label_mask": outputs["mask"]}
-        return {"loss": self.loss(**outputs), "prediction": outputs["prediction"].detach(), **seen}
+        return {"loss": self.joint(**outputs), "prediction": outputs["prediction"].detach(), **seen}
 
     def _outputs(self, batch: Batch | Index) -> dict[str, Any]:
         """The arguments of the loss."""
@@ -196,8 +196,17 @@ class Regression(LightningModule):
         output = self.network(batch.inputs)
         return {
             "prediction": output.prediction, "target": batch.target, "mask": batch.target_mask, "weight": batch.weight,
-            "penalty": output.penalties,
+            "penalty": output.penalties, "compared": output.compared,
         }  # fmt: skip
+
+    def joint(self, compared: Tensor | None, target: Tensor, mask: Tensor | None, **others: Any) -> Tensor:
+        """The joint loss, and what the network makes of the samples of the whole batch side by side."""
+        loss: Tensor = self.loss(target=target, mask=mask, **others)
+        if compared is None:
+            return loss
+        known = None if mask is None else gathered(mask.to(compared.dtype)) > 0
+        more = self.network.compare(gathered(compared), gathered(target), known)
+        return sum(more.values(), loss)
 
     def _manual_step(self, batch: Any) -> dict[str, Tensor]:
         """Backward and optimiser step by hand: a batch in pieces is accumulated in two passes."""
@@ -211,7 +220,7 @@ class Regression(LightningModule):
             losses: list[Tensor] = []
 
             def scaled(**arguments: Any) -> Tensor:
-                losses.append(self.loss(**arguments))
+                losses.append(self.joint(**arguments))
                 return scale(losses[-1], self)
 
             accumulate_backward(self.network, self._watched, scaled, batch)

@@ -49,6 +49,8 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        #: Elements that its pools weigh before those of a sample, such as learned tokens.
+        self.leading = 0
         #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
         self.learned: dict[str, Any] = {}
         #: What it adds to, see :mod:`excora.models.parts.start`; None: nothing.

@@ -19,6 +19,7 @@ from excora.data.modalities.preparation import PreparedModalities, clips_of
 from excora.data.roles import Roles
 from excora.data.source import Fact, Prepared, Source
 from excora.errors import InputError
+from excora.stats.sentiment import sentiment_scores
 
 #: Names of the label, the first that a file has, unless a target is named; their range.
 LABELS, RANGE = ("regression_labels", "labels"), (-3.0, 3.0)
@@ -65,6 +66,10 @@ class ModalitySource(Source):
     def load(self, values: dict[str, Any]) -> PreparedModalities:
         """From JSON."""
         return PreparedModalities.from_dict(values)
+
+    def scores(self, target: str, prediction: NDArray[np.float64], label: NDArray[np.float64]) -> dict[str, float]:
+        """The eight figures of sentiment, as MMSA computes them, of a label in [-3, 3]."""
+        return sentiment_scores(prediction, label).named() if target in LABELS else {}
 
     def describe(self, dataset: Dataset, prepared: Prepared) -> list[Fact]:  # noqa: ARG002
         """Which file it is, and each modality."""

@@ -117,6 +117,7 @@ class Results:
     baselines: list[Baseline] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)  #: of `excora tune`
     chosen: list[int] = field(default_factory=list)  #: places in them, one a member
+    further: dict[str, dict[str, dict[str, Number]]] = field(default_factory=dict)  #: by part, target and name
 
     @property
     def simple(self) -> dict[str, float]:

@@ -12,8 +12,9 @@ import numpy as np
 from excora.application.results import columns, outside_note
 from excora.application.run import Run
 from excora.application.tuning import Tuned, is_tuned, predict_tuned
+from excora.data import sources
 from excora.data.dataset import Dataset
-from excora.data.reading import read
+from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.errors import InputError
 from excora.storage import plain, write_atomically
@@ -33,11 +34,19 @@ class Predictions:
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range
     #: PCC with its interval, MSE and MAE of each target, over the labels that the data have; empty without any.
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    dataset: Dataset | None = field(default=None, repr=False)  #: what was predicted
+    targets: tuple[str, ...] = ()
 
     def save(self, path: str | Path, attention: str | Path | None = None, *, overwrite: bool = False) -> None:
-        """Write the frame, and where asked the attention, each as .csv or .parquet; a file that is there is kept."""
+        """Write the frame, and where asked the attention, each as .csv or .parquet; a file that is there is kept.
+
+        Predictions of slides are also written as .h5ad, with the prediction in a layer.
+        """
         check_free(path, attention, overwrite=overwrite)
-        _save(self.frame, Path(path))
+        if Path(path).suffix in (".csv", ".parquet") or self.dataset is None:
+            _save(self.frame, Path(path))
+        else:
+            _save_as_source(self, Path(path))
         if attention is not None:
             if self.attention is None:
                 raise InputError("there is no attention to write: ask for it, predict(..., attention=True)")
@@ -61,7 +70,7 @@ class Predictions:
 
 def predict(
     run: Run | Tuned | str | Path,
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     attention: bool = False,
     interval: float | None = None,
@@ -106,7 +115,7 @@ def predict(
     unscale = run.preparation.unscale
     standard = np.stack(rows)
     prediction = unscale(standard)
-    target = run.preparation.labels(dataset)
+    target = run.preparation.known_labels(dataset)
     shown = {} if target is None else {"target": target}
     shown |= {"prediction": prediction}
     if reach is not None:
@@ -117,10 +126,12 @@ def predict(
         _attention(dataset, looked, names) if attention else None,
         notes if target is None else (*notes, *_seen(run, data)),
         {} if target is None else scores(prediction, target, run.preparation.targets, dataset.group),
+        dataset,
+        run.preparation.targets,
     )
 
 
-def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | None], *, attention: bool) -> Predictions:
+def _of_ensemble(run: Any, data: Paths | Dataset, given: dict[str, str | None], *, attention: bool) -> Predictions:
     """A folder of ``tune`` on new data."""
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
@@ -139,15 +150,21 @@ def check_free(*paths: str | Path | None, overwrite: bool) -> None:
         raise InputError(f"{there[0]}: this file is there already; give another name, or say overwrite=")
 
 
-def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
+def _seen(run: Run, data: Paths | Dataset) -> tuple[str, ...]:
     """That scores are no test, if it is the file of the training."""
     trained = run.config.get("data", {}).get("path")
-    if isinstance(data, Dataset) or not isinstance(trained, str) or Path(trained).absolute() != Path(data).absolute():
+    if isinstance(data, Dataset) or not isinstance(trained, str) or not _same(trained, data):
         return ()
     return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
 
 
-def _read(run: Run | Tuned, path: str | Path, given: dict[str, Any], labels: str | Path | None) -> Dataset:
+def _same(trained: str, data: Paths) -> bool:
+    """Whether these are the files of the training."""
+    found = listed(data)
+    return Path(trained).absolute() == found[0].absolute() if len(found) == 1 else trained == shown(data)
+
+
+def _read(run: Run | Tuned, path: Paths, given: dict[str, Any], labels: str | Path | None) -> Dataset:
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")
@@ -184,6 +201,21 @@ def _attention(dataset: Dataset, looked: list[Attention], names: list[str] | Non
             "effective": np.concatenate([one.effective for one in looked]),
         }
     )
+
+
+def _save_as_source(found: Predictions, path: Path) -> None:
+    """In the format of the samples' own source."""
+    assert found.dataset is not None
+    layers = {
+        name: found.frame[columns(found.targets, name)].to_numpy(np.float64)
+        for name in ("prediction", "target", *_ENDS)
+        if columns(found.targets, name)[0] in found.frame
+    }
+    extra = {"outside": found.frame["outside"].to_numpy()}
+    try:
+        sources[found.dataset.kind].write(path, found.dataset, found.targets, layers | extra)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _save(frame: pd.DataFrame, path: Path) -> None:

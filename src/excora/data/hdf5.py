@@ -76,12 +76,12 @@ def numbers(path: Path, dataset: Any, name: str) -> NDArray[Any]:
 
 
 def texts(path: Path, dataset: Any, name: str) -> NDArray[np.object_]:
-    """All texts of a dataset, as str; bytes are UTF-8. Numbers become text, anything else is an InputError."""
+    """All texts of a dataset end to end, as str; bytes are UTF-8. Numbers become text, all else is an InputError."""
     import h5py
 
     if h5py.check_string_dtype(dataset.dtype) is None and dataset.dtype.kind not in "SUiu":
         raise InputError(f"{path}: {name!r} must hold text, got {dataset.dtype}; Python objects are never loaded")
-    values = np.atleast_1d(np.asarray(dataset[()]))
+    values = np.asarray(dataset[()]).reshape(-1)
     return np.array([x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in values.tolist()], object)
 
 

@@ -81,9 +81,9 @@ class Preparation:
         """The features of samples of the same kind; what does not fit is a DataError with a line a column."""
         return self.content.features(dataset)
 
-    def labels(self, dataset: Dataset) -> Floats | None:
+    def known_labels(self, dataset: Dataset) -> Floats | None:
         """The targets of training as these data have them, (n, targets); None where they have none."""
-        found = self.content.labels(dataset)
+        found = self.content.known_labels(dataset)
         return None if found is dataset.target and dataset.targets != self.targets else found
 
     def scale(self, target: Floats) -> NDArray[np.float32]:

@@ -59,7 +59,7 @@ def _counts(file: Path) -> tuple[Objects, list[str], Floats]:
         frame = pd.read_csv(file, sep="," if ".csv" in file.name else "\t", index_col=0, low_memory=False)
         wrong = [str(name) for name, kind in zip(frame.columns, frame.dtypes, strict=True) if kind.kind not in "iuf"]
         if wrong or not frame.size:
-            what = f"column {wrong[0]!r} holds other things" if wrong else "the table is empty"
+            what = f"column {wrong[0]!r} holds other things" if frame.size else "the table is empty"
             raise InputError(f"{file}: counts must be numbers, and {what}")
         return (
             frame.index.astype(str).to_numpy(object),

@@ -80,7 +80,7 @@ def same_pictures(slides: Sequence[Slide]) -> list[str]:
 def blocks(coords: Floats) -> NDArray[np.intp]:
     """(n,) the block of each spot of a slide: columns of equal numbers of spots, each cut into equal parts.
 
-    >>> blocks(np.array([[x, y] for x in range(8) for y in range(6)], float)).max()
+    >>> int(blocks(np.array([[x, y] for x in range(8) for y in range(6)], float)).max())
     3
     """
     n = len(coords)

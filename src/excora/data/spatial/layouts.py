@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,25 +51,28 @@ def _found(path: Path) -> dict[str, Path]:
     return found | {file.name: file for file in inner if file.is_dir() and is_visium(file)}
 
 
-def read_slides(path: Path, roles: Roles, problems: list[str]) -> list[Slide]:
-    """Every slide, with picture and patch features where there are any; what is wrong is noted."""
-    there = _found(path)
+def read_slides(paths: Sequence[Path], roles: Roles, problems: list[str], *, vectors: bool = True) -> list[Slide]:
+    """Every slide, with picture and patch features where there are any; what is wrong is noted.
+
+    ``vectors`` False: patch features are not looked for.
+    """
+    there = _everywhere(paths, problems)
     table = None if roles.labels is None else _table(roles.labels, roles)
     if table is not None:
         absent = [name for name in table if name not in there]
         if absent:
-            raise InputError(
-                f"{roles.labels}: slide {absent[0]!r} is not in {path}; there are {', '.join(list(there)[:8])}"
-            )
+            have = ", ".join(list(there)[:8])
+            raise InputError(f"{roles.labels}: slide {absent[0]!r} is not there; there are {have}")
         there = {name: there[name] for name in table}
     slides: list[Slide] = []
     symbols: dict[str, str] = {}
-    for name, file in there.items():
+    for name, (path, file) in there.items():
         row = Row() if table is None else table[name]
         try:
-            found, meaning = _read(path, name, file, row)
+            read, meaning = _read(path, name, file, row)
             symbols |= meaning
-            slides += [_finished(slide, path, row, roles, alone=len(found) == 1) for slide in found]
+            pictured = [_pictured(slide, row) for slide in read]
+            slides += [_finished(one, path, row, roles, alone=len(read) == 1) if vectors else one for one in pictured]
         except DataError as error:
             problems.extend(error.problems)
         except InputError as error:
@@ -76,6 +80,20 @@ def read_slides(path: Path, roles: Roles, problems: list[str]) -> list[Slide]:
     for slide in slides:
         check_slide(slide, problems)
     return unified(slides, symbols)
+
+
+def _everywhere(paths: Sequence[Path], problems: list[str]) -> dict[str, tuple[Path, Path]]:
+    """The slides of several paths by name: the path, and the file or folder in it."""
+    there: dict[str, tuple[Path, Path]] = {}
+    for path in paths:
+        found = _found(path)
+        if not found:
+            problems.append(f"{path}: here are no slides: expected an .h5ad, a Visium folder, or a folder of them")
+        twice = [name for name in found if name in there]
+        if twice:
+            problems.append(f"{path}: there is a slide {twice[0]!r} already: slides must have names of their own")
+        there |= {name: (path, file) for name, file in found.items()}
+    return there
 
 
 def _read(path: Path, name: str, file: Path, row: Row) -> tuple[list[Slide], dict[str, str]]:
@@ -87,11 +105,15 @@ def _read(path: Path, name: str, file: Path, row: Row) -> tuple[list[Slide], dic
     return [read_tables(path, name, row.image)], {}
 
 
-def _finished(slide: Slide, path: Path, row: Row, roles: Roles, *, alone: bool) -> Slide:
-    """With what a table says of it, and with its patch features: given, or computed when they are asked for."""
+def _pictured(slide: Slide, row: Row) -> Slide:
+    """With what a table says of it."""
     if row.image is not None and (slide.picture is None or slide.picture.name != str(row.image)):
         slide = replace(slide, picture=open_picture(row.image))
-    slide = replace(slide, about=slide.about | row.about)
+    return replace(slide, about=slide.about | row.about)
+
+
+def _finished(slide: Slide, path: Path, row: Row, roles: Roles, *, alone: bool) -> Slide:
+    """With its patch features: given, or computed when they are asked for."""
     file = row.features if alone else None
     folder = roles.features or (path / "features" if (path / "features").is_dir() else None)
     if file is None and folder is not None:

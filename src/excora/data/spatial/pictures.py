@@ -156,7 +156,7 @@ class TiledPicture(Picture):
 
     def __init__(self, path: Path, *, scale: float = 1.0) -> None:
         self.path, self.scale, self.name = path, scale, str(path)
-        self._file: Any = None
+        self._layout: Any = None
         self._tiles: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._lock = threading.Lock()
         page = self._page()
@@ -169,7 +169,7 @@ class TiledPicture(Picture):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what a worker has to open itself."""
-        return self.__dict__ | {"_file": None, "_tiles": OrderedDict(), "_lock": None}
+        return self.__dict__ | {"_layout": None, "_tiles": OrderedDict(), "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"_lock": threading.Lock()})
@@ -201,9 +201,9 @@ class TiledPicture(Picture):
     def _tile(self, page: Any, number: int) -> Pixels:
         with self._lock, complaints(self.path, "a TIFF"):
             if number not in self._tiles:
-                handle = page.parent.filehandle
-                handle.seek(page.dataoffsets[number])
-                data = handle.read(page.databytecounts[number])
+                with self.path.open("rb") as file:  # a handle of one's own: workers would share its place
+                    file.seek(page.dataoffsets[number])
+                    data = file.read(page.databytecounts[number])
                 pixels = page.decode(data, number, jpegtables=page.jpegtables)[0]
                 if pixels is None:
                     raise InputError(f"{self.path}: tile {number} is empty")
@@ -214,16 +214,17 @@ class TiledPicture(Picture):
             return self._tiles[number]
 
     def _page(self) -> Any:
-        """The page of the most pixels, of a file that is opened once."""
-        if self._file is None:
+        """The page of the most pixels: where its tiles are and how they are decoded. The file is closed again."""
+        if self._layout is None:
             try:
                 import tifffile
             except ModuleNotFoundError as error:
                 raise MissingExtraError("tifffile", "spatial") from error
-            with complaints(self.path, "a TIFF"):
-                self._file = tifffile.TiffFile(self.path)
-                self._best = max(range(len(self._file.pages)), key=lambda k: self._file.pages[k].size)
-        return self._file.pages[self._best]
+            with complaints(self.path, "a TIFF"), tifffile.TiffFile(self.path) as file:
+                page = max(file.pages, key=lambda page: page.imagewidth * page.imagelength)
+                self._layout = page.aspage()
+                _ = self._layout.decode, self._layout.jpegtables, self._layout.dataoffsets  # read now
+        return self._layout
 
 
 def open_picture(path: Path, *, scale: float = 1.0) -> Picture:

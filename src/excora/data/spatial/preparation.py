@@ -92,7 +92,7 @@ class PreparedSpots(Prepared):
         content = spots_of(dataset)
         return SpotFeatures(content, self._bags(content), self.scale, self.own, window=self.window, field=self.field)
 
-    def labels(self, dataset: Dataset) -> Floats | None:
+    def known_labels(self, dataset: Dataset) -> Floats | None:
         """The genes of training on its scale, where the slides have counts."""
         content = spots_of(dataset)
         if self.expression is None or all(slide.counts is None for slide in content.slides):

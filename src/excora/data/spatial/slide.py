@@ -101,7 +101,9 @@ def check_slide(slide: Slide, problems: list[str]) -> None:
     seen, times = np.unique(slide.barcodes.astype(str), return_counts=True)
     if (times > 1).any():
         many = int((times > 1).sum())
-        problems.append(f"{slide.name}: {many} barcodes are there more than once, the first is {seen[times > 1][0]!r}")
+        problems.append(
+            f"{slide.name}: {many} barcodes are there more than once, the first is {str(seen[times > 1][0])!r}"
+        )
     if slide.counts is not None:
         _check_counts(slide, problems)
     if slide.picture is not None and len(problems) == before:

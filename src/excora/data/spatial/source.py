@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from excora.data.spatial.groups import groups_of, kept_apart, same_pictures
 from excora.data.spatial.layouts import is_slides, read_slides
 from excora.data.spatial.preparation import PreparedSpots, spots_of
 from excora.data.spatial.slide import Slide
+from excora.data.spatial.writing import write_h5ad
 from excora.data.splits import Split
 from excora.errors import InputError
 
@@ -37,12 +39,14 @@ class SpatialSource(Source):
         except OSError:
             return False
 
-    def read(self, path: Path, roles: Roles, *, labelled: bool, problems: list[str]) -> Dataset | None:
-        """The spots of every slide; pictures and vectors are read later, when they are needed."""
+    def read(
+        self, path: Path, roles: Roles, *, labelled: bool, problems: list[str], more: Sequence[Path] = ()
+    ) -> Dataset | None:
+        """The spots of every slide, also of those in ``more``; pictures and vectors are read when they are needed."""
         scale = roles.expression or SCALES[0]
         if scale not in SCALES:
             raise InputError(f"expression= is {' or '.join(SCALES)}, got {scale!r}")
-        slides = read_slides(path, roles, problems)
+        slides = read_slides([path, *more], roles, problems)
         _, _, listed = asked(roles.genes)
         genes = roles.target or listed
         if labelled:
@@ -99,6 +103,12 @@ class SpatialSource(Source):
     def load(self, values: dict[str, Any]) -> PreparedSpots:
         """From JSON."""
         return PreparedSpots.from_dict(values)
+
+    def write(self, path: Path, dataset: Dataset, targets: tuple[str, ...], layers: Mapping[str, Any]) -> None:
+        """As .h5ad."""
+        if path.suffix != ".h5ad":
+            raise InputError(f"{path}: predictions are written as .csv, .parquet or .h5ad, got {path.suffix!r}")
+        write_h5ad(path, spots_of(dataset), targets, layers)
 
     def check(self, dataset: Dataset, problems: list[str], progress: Progress | None = None) -> None:
         """Every vector of every slide."""

@@ -78,7 +78,7 @@ def _positions(path: Path) -> dict[str, NDArray[np.float64]]:
     file = next((path / "spatial" / name for name in POSITIONS if (path / "spatial" / name).is_file()), None)
     if file is None:
         raise InputError(f"{path / 'spatial'}: expected one of {', '.join(POSITIONS)}")
-    if file.suffix == ".parquet" or file.open(encoding="utf-8", errors="replace").readline().startswith("barcode"):
+    if file.suffix == ".parquet" or file.read_bytes()[:7] == b"barcode":
         frame = read_frame(file, text=["barcode"])
     else:
         import pandas as pd

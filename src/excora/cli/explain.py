@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from excora.cli.base import echo_json, show
-from excora.cli.options import Data, Json
+from excora.cli.options import Data, Json, given
 
 
 def explain(
@@ -40,7 +40,7 @@ def explain(
 
     check_free(output, overwrite=overwrite)
     how = {"tolerance": tolerance, "sensitivity": sensitivity, "most": most}
-    found = apply(run, data, target=target, most_rows=rows, **how)
+    found = apply(run, given(data), target=target, most_rows=rows, **how)
     if output is not None:
         found.save(output, overwrite=overwrite)
     if as_json:

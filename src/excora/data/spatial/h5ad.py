@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from excora.data.hdf5 import complaints, inside, numbers, open_hdf5, texts
 from excora.data.spatial.pictures import ArrayPicture
-from excora.data.spatial.slide import Objects, Slide, matrix_of, unique
+from excora.data.spatial.slide import Objects, Slide, matrix_of, narrow, unique
 from excora.errors import InputError
 
 #: Columns of ``var`` that hold ids or symbols beside the names.
@@ -151,7 +151,7 @@ def _matrix(opened: Opened, place: str, found: Any, shape: tuple[int, int]) -> A
             raise InputError(
                 f"{opened.path}: {place!r} has the shape {dense.shape}, and there are {shape} spots and genes"
             )
-        return csr_matrix(dense.astype(np.float64))
+        return csr_matrix(narrow(dense))
     parts = [opened.numbers(f"{place}/{name}") for name in ("data", "indices", "indptr")]
     if any(part is None for part in parts):
         raise InputError(f"{opened.path}: {place!r} is neither an array nor a sparse matrix")

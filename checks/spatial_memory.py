@@ -40,7 +40,7 @@ def write(folder: Path, spots: int, width: int, genes: int) -> int:
         )
         side = int(np.ceil(np.sqrt(n)))
         made.obsm["spatial"] = np.stack(np.divmod(np.arange(n), side), 1) * 100.0
-        made.write_h5ad(folder / f"s{number}.h5ad", compression="gzip")
+        made.write_h5ad(folder / f"s{number}.h5ad")
         with h5py.File(folder / "features" / f"s{number}.h5", "w") as file:
             file["features"], file["barcodes"] = features.astype(np.float16), [name.encode() for name in names]
         size += (folder / "features" / f"s{number}.h5").stat().st_size

@@ -141,6 +141,6 @@ class StoredRows:
         with complaints(self.path, "HDF5"), open_hdf5(self.path) as file:
             found = stored(self.path, file, self.key)
             for first in range(0, len(self), step):
-                target.write(np.ascontiguousarray(found[first : first + step]))
+                target.write(np.ascontiguousarray(found[first : first + step]).tobytes())
         target.flush()
         self._unpacked = target

@@ -157,8 +157,8 @@ def _matrix(opened: Opened, place: str, found: Any, shape: tuple[int, int]) -> A
         raise InputError(f"{opened.path}: {place!r} is neither an array nor a sparse matrix")
     kind = found.attrs.get("encoding-type", "csr_matrix")
     if (kind.decode() if isinstance(kind, bytes) else kind) == "csc_matrix":
-        return matrix_of(opened.path, *parts, shape[::-1]).T.tocsr()
-    return matrix_of(opened.path, *parts, shape)
+        return matrix_of(opened.path, parts, shape[::-1]).T.tocsr()
+    return matrix_of(opened.path, parts, shape)
 
 
 def _names(opened: Opened, index: Objects) -> tuple[tuple[str, ...], dict[str, str]]:

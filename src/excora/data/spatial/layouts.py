@@ -138,7 +138,7 @@ def _table(path: Path, roles: Roles) -> dict[str, Row]:
     key = roles.id or "slide"
     if key not in frame:
         raise InputError(
-            f"{path}: a table of slides names them in a column {key!r}, there are {', '.join(frame)[:200]}"
+            f"{path}: a table of slides names them in a column {key!r}, there are {', '.join(map(str, frame))[:200]}"
         )
 
     def file(cell: Any) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,11 +174,11 @@ def unique(names: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def matrix_of(path: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-    """A csr matrix of a stranger's parts; parts that do not fit are an InputError."""
+def matrix_of(path: Any, parts: Sequence[Any], shape: tuple[int, int]) -> Any:
+    """A csr matrix of a stranger's data, indices and indptr; parts that do not fit are an InputError."""
     from scipy.sparse import csr_matrix
 
-    rows, columns = shape
+    (data, indices, indptr), (rows, columns) = parts, shape
     fine = (
         len(indptr) == rows + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
         and (np.diff(indptr) >= 0).all() and (not len(indices) or (indices.min() >= 0 and indices.max() < columns))

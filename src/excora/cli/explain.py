@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ def explain(
     from excora.application.predicting import check_free
 
     check_free(output, overwrite=overwrite)
-    how = {"tolerance": tolerance, "sensitivity": sensitivity, "most": most}
+    how: dict[str, Any] = {"tolerance": tolerance, "sensitivity": sensitivity, "most": most}
     found = apply(run, given(data), target=target, most_rows=rows, **how)
     if output is not None:
         found.save(output, overwrite=overwrite)

@@ -96,7 +96,7 @@ class ArrayPicture(Picture):
     def key(self) -> str:
         """Of the pixels."""
         found = hashlib.sha256(str(self.pixels.shape).encode())
-        found.update(memoryview(np.ascontiguousarray(self.pixels)))
+        found.update(np.ascontiguousarray(self.pixels).tobytes())
         return found.hexdigest()
 
 

@@ -49,6 +49,8 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        #: Elements that its pools weigh before those of a sample, such as learned tokens.
+        self.leading = 0
         #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
         self.learned: dict[str, Any] = {}
         #: What it adds to, see :mod:`excora.models.parts.start`; None: nothing.
@@ -107,6 +109,10 @@ class Network(nn.Module):
     def look_up(self, features: Features) -> Features:
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
         return features
+
+    def pretrained(self) -> Iterator[nn.Parameter]:
+        """Weights that have been trained elsewhere, for which a recipe may have another step size; none for most."""
+        yield from ()
 
     def carried(self) -> tuple[str, ...]:
         """What of the training data travels with it, in words; nothing for most."""

@@ -105,6 +105,7 @@ class Results:
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
+    further: dict[str, dict[str, dict[str, Number]]] = field(default_factory=dict)  #: by part, target and name
 
     @property
     def simple(self) -> dict[str, float]:

@@ -60,9 +60,22 @@ single_location = Entry(
     "single-location", "does attention find the one informative token: risk and descent in closed form"
 )
 gains = Entry("gains", "where extrapolating attention gains on real data, every arm tuned with the same budget")
+sentiment = Entry("sentiment", "MOSI with label-free features: ridge, plain pools, ALMT and nine baselines (Table 2)")
 
 #: In the order of the pages.
 STUDIES = {
     entry.name: entry
-    for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location, gains)
+    for entry in (
+        synthetic,
+        gradients,
+        batch_size,
+        grid,
+        plateau,
+        tabular,
+        elements,
+        verdicts,
+        single_location,
+        gains,
+        sentiment,
+    )
 }

@@ -76,7 +76,8 @@ def _names(values: NDArray[Any] | None, clips: int) -> tuple[NDArray[Any], NDArr
     ids = [JOINT.join(row) for row in parts]
     group = None
     if all(JOINT in one for one in ids):
-        group = np.array([one.rpartition(JOINT)[0] if len(row) == 1 else row[0] for one, row in zip(ids, parts, strict=True)], object)  # fmt: skip
+        videos = [one.rpartition(JOINT)[0] if len(row) == 1 else row[0] for one, row in zip(ids, parts, strict=True)]
+        group = np.array(videos, object)
     seen: Counter[str] = Counter()
     for place, one in enumerate(ids):
         seen[one] += 1

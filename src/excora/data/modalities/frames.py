@@ -35,7 +35,7 @@ def real_frames(name: str, values: NDArray[Any], lengths: NDArray[Any] | None, i
     >>> values = np.array([[[0.0], [0.0], [1.0]], [[0.0], [3.0], [-np.inf]]])
     >>> found = real_frames("audio", values, None, "ab")
     >>> found.lengths.tolist(), found.frames.padding, found.frames.bags.read(0).tolist()
-    ([1, 1], 'none', [[1.0]])
+    ([1, 2], 'left', [[1.0]])
 
     What cannot be steps is an InputError.
     """

@@ -1,6 +1,6 @@
 """MMSA's layout from a pickle, an .npz or a converted .safetensors: by part and name, then all clips together.
 
-    {"train": {"text": (n, steps, width), "audio": ..., "audio_lengths": (n,), "regression_labels": (n,), ...}, "valid": ...}
+    {"train": {"text": (n, steps, width), "audio_lengths": (n,), "regression_labels": (n,), ...}, "valid": ...}
 
 In an .npz the names are ``train/text``. A file without parts, ``{"text": ...}``, holds clips that nobody has split.
 """

@@ -19,6 +19,7 @@ from excora.data.modalities.preparation import PreparedModalities, clips_of
 from excora.data.roles import Roles
 from excora.data.source import Fact, Prepared, Source
 from excora.errors import InputError
+from excora.stats.sentiment import sentiment_scores
 
 #: Names of the label, the first that a file has, unless a target is named; their range.
 LABELS, RANGE = ("regression_labels", "labels"), (-3.0, 3.0)
@@ -28,7 +29,7 @@ class ModalitySource(Source):
     """MMSA's pickles, .npz of the same layout, and what was converted from them."""
 
     kind = "modalities"
-    says = "clips of text, audio and vision: a .pkl or .npz in MMSA's layout, a .safetensors converted from it, or its folder"
+    says = "clips of text, audio and vision: a .pkl or .npz in MMSA's layout, a .safetensors made of it, or its folder"
     sample = "clip"
     roles = ("target", "group", "weight", "drop")
 
@@ -66,6 +67,10 @@ class ModalitySource(Source):
         """From JSON."""
         return PreparedModalities.from_dict(values)
 
+    def scores(self, target: str, prediction: NDArray[np.float64], label: NDArray[np.float64]) -> dict[str, float]:
+        """The eight figures of sentiment, as MMSA computes them, of a label in [-3, 3]."""
+        return sentiment_scores(prediction, label).named() if target in LABELS else {}
+
     def describe(self, dataset: Dataset, prepared: Prepared) -> list[Fact]:  # noqa: ARG002
         """Which file it is, and each modality."""
         content = clips_of(dataset)
@@ -91,10 +96,7 @@ def _files(path: Path) -> list[Path]:
         found = [file for file in few for one in _files(file) if one == file]
         return sorted(found, key=lambda file: file.suffix != ".safetensors")
     suffix = path.suffix.lower()
-    if suffix == ".npz":
-        ours = holds(path)
-    else:
-        ours = suffix in PICKLES or (suffix == ".safetensors" and is_converted(path))
+    ours = suffix in PICKLES or (suffix == ".npz" and holds(path)) or (suffix == ".safetensors" and is_converted(path))
     return [path] if ours else []
 
 

@@ -20,8 +20,8 @@ Ids = NDArray[np.int64]
 def from_bert(values: NDArray[Any]) -> Ids:
     """(n, steps): the ids of MMSA's ``text_bert`` (n, 3, steps) where its mask is 1, and -1 behind them.
 
-    >>> from_bert(np.array([[[101, 7, 102, 0], [1, 1, 1, 0], [0, 0, 0, 0]]])).tolist()
-    [[101, 7, 102, -1]]
+    >>> from_bert(np.array([[[101, 7, 102], [1, 1, 1], [0, 0, 0]], [[101, 102, 0], [1, 1, 0], [0, 0, 0]]])).tolist()
+    [[101, 7, 102], [101, 102, -1]]
     """
     values = np.asarray(values)
     if values.ndim != 3 or values.shape[1] != 3 or values.dtype.kind not in "fiu":
@@ -33,7 +33,7 @@ def from_bert(values: NDArray[Any]) -> Ids:
 
 
 def packed(rows: Any, most: int) -> Ids:
-    """Ids of several lengths as (n, longest), -1 behind the last one; a clip without any has one 0."""
+    """Ids of several lengths as (n, longest of them), -1 behind the last one; a clip without any has one 0."""
     cut = [np.asarray(row[:most], np.int64) if len(row) else np.zeros(1, np.int64) for row in rows]
     found = np.full((len(cut), max(map(len, cut), default=1)), -1, np.int64)
     for place, row in enumerate(cut):

@@ -135,7 +135,8 @@ NAMES: dict[tuple[str, str], Callable[..., Any] | None] = {
         (f"numpy.{core}.{module}", name): make
         for core in ("core", "_core")
         for module, name, make in (
-            ("multiarray", "_reconstruct", _Wish), ("multiarray", "scalar", _scalar), ("numeric", "_frombuffer", _Buffer)
+            ("multiarray", "_reconstruct", _Wish), ("multiarray", "scalar", _scalar),
+            ("numeric", "_frombuffer", _Buffer),
         )
     },
 }  # fmt: skip

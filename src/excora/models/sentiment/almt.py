@@ -87,6 +87,7 @@ class ALMT(SentimentNetwork):
         options = options or ALMTOptions()
         super().__init__(streams, options, targets)
         dim, few = options.dim, options.tokens
+        self.leading = few
         wide = (dim, options.heads, options.head_width, options.hidden)
         pools = {"text": options.text_pool, "audio": options.audio_pool, "vision": options.vision_pool}
         self.others = tuple(name for name in ("audio", "vision") if name in streams)

@@ -171,7 +171,7 @@ class MISAModel(SentimentModel):
     says = "each modality in a part of its own and a part shared with the others"
     fewest = 2
     Network, Options = MISA, MISAOptions
-    small = {"dim": 6, "feedforward": 8}  # noqa: RUF012
+    small = {"dim": 16, "feedforward": 8}  # noqa: RUF012
     # Published: two batches of 16 a step, gradients of values of at most 0.8.
     recipe = PUBLISHED | {
         "error": "mse", "learning_rate": 1e-4, "weight_decay": 0.0, "batch_size": 32, "clip": 1.0,

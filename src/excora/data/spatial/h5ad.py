@@ -224,7 +224,7 @@ def _with_picture(opened: Opened, slide: Slide, library: str | None) -> Slide:
     """With the finest picture that is in the file."""
     from dataclasses import replace
 
-    for size in ("hires", "lowres") if library is not None else ():
+    for size in ("hires", "downscaled_fullres", "lowres") if library is not None else ():
         pixels = opened.numbers(f"uns/spatial/{library}/images/{size}")
         scale = opened.numbers(f"uns/spatial/{library}/scalefactors/tissue_{size}_scalef")
         if pixels is not None and scale is not None:

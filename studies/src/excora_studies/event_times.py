@@ -144,10 +144,10 @@ def report(configuration: dict[str, Any], results: Results) -> Report:  # noqa: 
     rows.append(bounded("event-times, Bochner: correlation", results["Bochner"][at], above=before))
     for name in ("Bochner", "inverse CDF", "Mercer"):
         rows.append(near(f"the same, {name}, against the best possible", results[name][at], best, within=0.02))
-    asked = [row for row in rows if row["holds"]]
-    held = sum(row["holds"] == "yes" for row in asked)
+    judged = [row for row in rows if row["holds"]]
+    held = sum(row["holds"] == "yes" for row in judged)
     return Report(
-        rows, {"held": held, "of": len(asked)}, {"event-times": _figure(results)}, [f"{held} of {len(asked)} hold"]
+        rows, {"held": held, "of": len(judged)}, {"event-times": _figure(results)}, [f"{held} of {len(judged)} hold"]
     )
 
 

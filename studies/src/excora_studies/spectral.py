@@ -38,7 +38,7 @@ CASES: dict[str, tuple[float, float, float, float]] = {
     "R = 0.64, r = 0.3": (0.8, 0.3, 9.842, 0.358),
     "R = 0.64, r = 0.1": (0.8, 0.1, 7.763, 0.156),
 }
-EARLY = 0.9 * 0.8 ** np.arange(LENGTH)
+EARLY: Array = (0.9 * 0.8 ** np.arange(LENGTH)).astype(np.float64)
 SIGNAL = 1.0
 SIGNALS = np.linspace(0.05, 1.5, 60)
 

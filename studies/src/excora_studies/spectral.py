@@ -59,7 +59,7 @@ def weights_for(q: Array) -> dict[str, Array]:
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on."""
     quick = preset == "quick"
-    return {"seeds": list(range(seeds or (1 if quick else 4))), "dim": 80 if quick else 800, "length": LENGTH}
+    return {"seeds": list(range(seeds or (1 if quick else 12))), "dim": 80 if quick else 800, "length": LENGTH}
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # noqa: ARG001  (the protocol)

@@ -52,7 +52,7 @@ def compare(
     from excora.application import compare as run
 
     found = run(
-        data,
+        options.given(data),
         output=output,
         models=None if models is None else [name.strip() for name in models.split(",")],
         folds=folds,

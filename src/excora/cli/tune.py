@@ -47,8 +47,8 @@ def tune(
     from excora.application.tuning import tune as run
 
     found = run(
-        data, output=output, validation=validation, test=test, members=members, trials=trials, seconds=seconds,
-        epochs=epochs, seed=seed, progress=not (as_json or quiet), resume=resume, **roles,
+        options.given(data), output=output, validation=validation, test=test, members=members, trials=trials,
+        seconds=seconds, epochs=epochs, seed=seed, progress=not (as_json or quiet), resume=resume, **roles,
     )  # fmt: skip
     if as_json:
         echo_json(found.results)

@@ -294,6 +294,6 @@ def _cannot_tell(case: Case) -> Verdict:
 
 #: In this order; each answers or leaves it to the next.
 QUESTIONS = (
-    _undefined, _too_short, _frozen, _nothing, _overfitting, _unestablished, _test, _improving, _drifted, _unread,
+    _undefined, _too_short, _frozen, _nothing, _test, _overfitting, _unestablished, _improving, _drifted, _unread,
     _behind, _affine, _healthy, _data, _cannot_tell,
 )  # fmt: skip

@@ -31,7 +31,7 @@ def inside(
     go into inside.json of the run folder, and its report shows them, unless ``write=False``.
     """
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else read_like(run, data, None, {})
+    dataset = data if isinstance(data, Dataset) else read_like(run, data)
     if len(dataset) < 8:
         raise InputError(f"at least 8 samples are needed to look inside a run, the data have {len(dataset)}")
     chosen = np.unique(np.linspace(0, len(dataset) - 1, min(samples, len(dataset))).astype(np.intp))

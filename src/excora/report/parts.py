@@ -91,6 +91,16 @@ class Baseline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Settings that were tried, and what they reached on validation."""
+
+    options: dict[str, Any]
+    mse: Number
+    pcc: Number
+    seconds: Number
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """What the run is worth: results.json."""
 
@@ -105,6 +115,9 @@ class Results:
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)  #: of `excora tune`
+    chosen: list[int] = field(default_factory=list)  #: places in them, one a member
+    further: dict[str, dict[str, dict[str, Number]]] = field(default_factory=dict)  #: by part, target and name
 
     @property
     def simple(self) -> dict[str, float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from excora.diagnosis.explaining import Explained
 from excora.errors import InputError
 from excora.report.checking import build
 from excora.report.numerals import correlation, plural
@@ -173,6 +174,27 @@ class RunRecord:
             return []
         scores = ", ".join(f"{name} {correlation(pcc)}" for name, pcc in self.results.simple.items())
         return [f"beside {scores} ({self.results.part} PCC on the same split)"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplanationRecord:
+    """What predictions hang on: :class:`excora.application.explaining.Explanations`, by sample."""
+
+    model: str
+    target: str
+    data: str
+    sensitivity: float
+    rows: Mapping[str, Explained]
+
+    @property
+    def title(self) -> str:
+        """What was predicted."""
+        return f"What predictions of {self.target} hang on"
+
+    @property
+    def line(self) -> str:
+        """From what, with which model."""
+        return _line(self.data, f"with the model {self.model}", plural(len(self.rows), "sample"))
 
 
 Record = RunRecord | ComparisonRecord

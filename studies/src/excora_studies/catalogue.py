@@ -60,6 +60,7 @@ single_location = Entry(
     "single-location", "does attention find the one informative token: risk and descent in closed form"
 )
 gains = Entry("gains", "where extrapolating attention gains on real data, every arm tuned with the same budget")
+sentiment = Entry("sentiment", "MOSI with label-free features: ridge, plain pools, ALMT and nine baselines (Table 2)")
 
 spectral = Entry("spectral", "when the signal of pooled sequences leaves the noise, by which weights (random matrices)")
 in_context = Entry(
@@ -74,7 +75,19 @@ transport = Entry("transport", "how far maps and trained encoders are from an op
 STUDIES = {
     entry.name: entry
     for entry in (
-        *(synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location, gains),
+        *(
+            synthetic,
+            gradients,
+            batch_size,
+            grid,
+            plateau,
+            tabular,
+            elements,
+            verdicts,
+            single_location,
+            gains,
+            sentiment,
+        ),
         *(spectral, in_context, elliptical, primal, event_times, transport),
     )
 }

@@ -50,6 +50,8 @@ class Excluded:
         self.codes = [torch.from_numpy(code.reshape(-1)) for code in shared]
         self.time = None if time is None else torch.from_numpy(np.asarray(time, np.float64))
         self.gap = gap
+        #: Whether no row excludes another one.
+        self.only_itself = len(shared) == 1 and time is None and len(np.unique(shared[0])) == len(x)
 
     def __call__(self, query: Tensor, candidate: Tensor) -> Tensor:
         """True for pairs that must not meet."""

@@ -33,12 +33,3 @@ def test_an_example_runs_and_draws(path, monkeypatch):
 
 def test_there_is_an_example_of_each_use():
     assert len(EXAMPLES) >= 9
-
-
-def test_the_transport_classifier_is_near_the_best_possible_one():
-    example = runpy.run_path(str(EXAMPLES[0].parent / "optimal_transport_classifier.py"))
-    found = example["accuracies"](2.0)
-    assert found["best possible"] == pytest.approx(0.9214, abs=1e-4)
-    assert found["points"] > found["best possible"] - 0.03
-    assert found["instances"] > 0.99
-    assert found["optimality"] == pytest.approx(1.0)

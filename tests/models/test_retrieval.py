@@ -47,7 +47,7 @@ def test_a_fresh_network_is_about_kernel_regression_in_the_space_of_the_search()
         network.head.outer.weight.zero_()
         x = features.read(np.arange(200, 260))
         found = network.eval()(x).prediction
-        m, around = network._searched(x), network._searched(network.context(x["neighbours"].flatten()))
+        m, around = (network.metric(network.columns(r)) for r in (x, network.context(x["neighbours"].flatten())))
         far = (m.unsqueeze(1) - around.view(60, 24, -1)).square().sum(-1)
         wanted = torch.softmax(-far, 1).unsqueeze(1) @ network.context_labels[x["neighbours"]]
     torch.testing.assert_close(found, wanted.squeeze(1), rtol=1e-4, atol=1e-4)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from excora.data.table import TableSpec
+from excora.errors import InputError
 from excora.models.parts.neighbours import Metric
 from excora.pooling import Pool, Pooled
 
@@ -204,3 +207,25 @@ class Head(nn.Module):
         """Predictions."""
         hidden = self.outer(self.dropout(F.gelu(self.inner(self.norm(value)))))
         return hidden + self.label_weight * value[:, self.labels]
+
+
+def check_arguments(
+    spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str, residual: str
+) -> None:
+    """Raise unless a retrieval network can be made of these; sizes and rates by name."""
+    if spec.kind != "table" or not spec.numeric + len(spec.categories):
+        raise InputError(f"retrieval is for rows of a table with at least one column, got {spec}")
+    for name, value in sizes.items():
+        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
+            raise InputError(f"{name} must be at least {least}, got {value}")
+    for name, rate in rates.items():
+        if not 0.0 <= rate < 1.0:
+            raise InputError(f"{name} must be in [0, 1), got {rate}")
+    if sorted({*gaps}) != list(gaps) or not all(0 <= gap < spec.numeric for gap in gaps):
+        raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
+    for name, word, words in (
+        ("metric", metric, ("full", "diagonal", "plain")),
+        ("residual", residual, ("none", "ridge")),
+    ):
+        if word not in words:
+            raise InputError(f"{name} must be one of {', '.join(words)}, got {word!r}")

@@ -22,8 +22,9 @@ from excora.data.table import TableSpec
 from excora.encodings.columns import PARTS
 from excora.errors import InputError
 from excora.models.base import Network, Output
+from excora.models.parts.company import Company
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
-from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder
+from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder, check_arguments
 from excora.models.parts.ridge_start import RidgeStart
 from excora.pooling import make_pool, pools
 
@@ -56,6 +57,7 @@ class RetrievalNetwork(Network):
     - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
     - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool. A pool of
       elements with keys ("local-linear", "kriging") reads the key differences as such.
+    - ``rerank``: neighbours are the best of more candidates by :class:`excora.models.parts.company.Company`.
     - ``residual="ridge"``: labels are what a ridge leaves of them, and its prediction is added, see
       :class:`excora.models.parts.ridge_start.RidgeStart`: prediction = f(x_s) + s head(pool(h_s)).
 
@@ -100,19 +102,20 @@ class RetrievalNetwork(Network):
         dropout: float = 0.1,
         attention_dropout: float = 0.2,
         residual: str = "none",
+        rerank: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
         sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
         sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
         rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        _check(spec, sizes, rates, gaps, metric, residual)
+        check_arguments(spec, sizes, rates, gaps, metric, residual)
         columns = spec.numeric + len(gaps) + sum(n - 1 for n in spec.categories)
         dim = keys + values + spec.targets
         given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
         ways: dict[str, Any] = {"scorer": DistanceScorer(keys), "keys": keys}
-        taken = {name: way for name, way in ways.items() if pools[pool].takes(name)}
-        pooling: Any = make_pool(pool, dim, **taken, **given)
+        given |= {name: way for name, way in ways.items() if pools[pool].takes(name)}
+        pooling: Any = make_pool(pool, dim, **given)
         if hasattr(pooling, "dropout"):
             pooling.dropout = attention_dropout
         parts = {"shared": shared, "numeric": spec.numeric, "bins": bins}
@@ -122,11 +125,12 @@ class RetrievalNetwork(Network):
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual, "rerank": rerank}
         self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
         self.start = RidgeStart(columns, spec.targets) if residual == "ridge" else None
+        self.company = Company(neighbours) if rerank else None
         if self.start is not None:
             self.monitored = None  # type: ignore[misc]  # head and pool are of the residual, not of the target
 
@@ -162,7 +166,7 @@ class RetrievalNetwork(Network):
     def bag(self, x: Mapping[str, Any]) -> Bag:
         """The elements h of each row, (n, k, dim), without own_s, and own_s."""
         query, own = self.encoder(self.columns(x), self.metric)
-        # A row that is a neighbour of several is encoded once, so far that an element is one difference.
+        # A row that is a neighbour of several is encoded once, up to one difference an element.
         unique, place = torch.unique(x["neighbours"], return_inverse=True)
         columns, y = self.columns(self.context(unique)), self.context_labels[unique].to(own.dtype)
         around = self.encoder.pair(columns, self.encoder.first(columns), self.metric)
@@ -237,6 +241,8 @@ class RetrievalNetwork(Network):
             self.metric_mix.copy_(learned.mix)
         m = self.metric(x).double()
         directions = torch.linalg.eigh((m - m.mean(0)).T @ (m - m.mean(0))).eigenvectors.flip(1)
+        if self.company is not None:
+            self.company.fit(self.metric(x), self.context_labels, excluded, seed=seed)
         keys = self.encoder.linear_key
         keys.zero_()[:, : len(directions)].copy_(directions[:, : keys.shape[1]])
         return left_out
@@ -257,43 +263,22 @@ class RetrievalNetwork(Network):
         """
         if (train is None) != (excluded is None):
             raise InputError("train and excluded go together: a training row that sees itself learns to copy its label")
-        candidate = self._searched(self.context(torch.arange(len(self.context_labels))))
+        candidate = self.metric(self.columns(self.context(torch.arange(len(self.context_labels)))))
+        search = nearest if self.company is None else self.company
         n, k = len(features.sizes), min(self.options["neighbours"], len(candidate))
         found, allowed = torch.zeros(n, k, dtype=torch.long), torch.zeros(n, k, dtype=torch.bool)
         others = np.arange(n)
         start = None if self.start is None else self.start.bias.repeat(n, 1)
         if train is not None and excluded is not None:
             numbers = torch.arange(len(candidate))
-            found[train], allowed[train] = nearest(candidate, candidate, k, excluded=excluded, numbers=numbers)
+            found[train], allowed[train] = search(candidate, candidate, k, excluded=excluded, numbers=numbers)
             others = np.setdiff1d(others, train)
             if start is not None and left_out is not None:
                 start[train] = left_out.to(start.dtype)
         if len(others):
             parts = np.array_split(others, -(-len(others) // _ROWS))
             rows = torch.cat([self.columns(features.read(part)) for part in parts])
-            found[others], allowed[others] = nearest(self.metric(rows), candidate, k)
+            found[others], allowed[others] = search(self.metric(rows), candidate, k)
             if start is not None and self.start is not None:
                 start[others] = self.start(rows)
         return RetrievalFeatures(features, found, allowed, train, start)
-
-    def _searched(self, rows: Mapping[str, Any]) -> Tensor:
-        return self.metric(self.columns(rows))
-
-
-def _check(
-    spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str, residual: str
-) -> None:
-    if spec.kind != "table" or not spec.numeric + len(spec.categories):
-        raise InputError(f"retrieval is for rows of a table with at least one column, got {spec}")
-    for name, value in sizes.items():
-        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
-            raise InputError(f"{name} must be at least {least}, got {value}")
-    for name, rate in rates.items():
-        if not 0.0 <= rate < 1.0:
-            raise InputError(f"{name} must be in [0, 1), got {rate}")
-    if sorted({*gaps}) != list(gaps) or not all(0 <= gap < spec.numeric for gap in gaps):
-        raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
-    if metric not in ("full", "diagonal", "plain"):
-        raise InputError(f"metric must be one of full, diagonal, plain, got {metric!r}")
-    if residual not in ("none", "ridge"):
-        raise InputError(f"residual must be none or ridge, got {residual!r}")

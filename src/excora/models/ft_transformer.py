@@ -240,6 +240,10 @@ class FTTransformerModel(Model):
                 start_from_cooccurrence(network.encoder.tokens, codes, query, key)
         return network, samples.features
 
+    def attends(self, options: FTTransformerOptions) -> tuple[int, int]:
+        """Its blocks."""
+        return max(options.layers, 1), options.dim
+
     def prepares(self, options: FTTransformerOptions) -> dict[str, Any]:
         """How numbers are scaled."""
         return {"scaling": options.scaling}

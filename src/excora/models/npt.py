@@ -235,6 +235,10 @@ class NPTModel(Model):
         again.load_state_dict(kept, strict=False)
         return again, _kept(again, samples, context, fold)
 
+    def attends(self, options: NPTOptions) -> tuple[int, int]:
+        """Rows and columns by turns: two layers each time."""
+        return 2 * options.layers, options.dim
+
     def prepares(self, options: NPTOptions) -> dict[str, Any]:
         """How numbers are scaled."""
         return {"scaling": options.scaling}

@@ -60,9 +60,45 @@ single_location = Entry(
     "single-location", "does attention find the one informative token: risk and descent in closed form"
 )
 gains = Entry("gains", "where extrapolating attention gains on real data, every arm tuned with the same budget")
+explanations = Entry(
+    "explanations",
+    "do the sets that an explanation names move the prediction, with softmax and with extrapolating attention",
+)
+datapoints = Entry(
+    "datapoints", "can attention between rows look a label up, and does it follow when the label is changed"
+)
+depth = Entry("depth", "separation ranks of tiny attention networks, exactly, and the threshold log_3(width)")
+modality_flow = Entry(
+    "modality-flow", "attention between modalities against what masking a modality does to the prediction"
+)
+rerank = Entry(
+    "rerank", "candidates compared by their company against candidates compared by distance, on held-out clusters"
+)
+cooccurrence = Entry(
+    "cooccurrence", "categorical tokens that start from what occurs together: epochs to the same validation PCC"
+)
+meeting = Entry("meeting", "re-ranked neighbours under local-linear retrieval, and NPT with an ECA read-out")
 
 #: In the order of the pages.
 STUDIES = {
     entry.name: entry
-    for entry in (synthetic, gradients, batch_size, grid, plateau, tabular, elements, verdicts, single_location, gains)
+    for entry in (
+        synthetic,
+        gradients,
+        batch_size,
+        grid,
+        plateau,
+        tabular,
+        elements,
+        verdicts,
+        single_location,
+        gains,
+        explanations,
+        datapoints,
+        depth,
+        modality_flow,
+        rerank,
+        cooccurrence,
+        meeting,
+    )
 }

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from excora.application.predicting import check_free, read_new
+from excora.application.predicting import check_free, read_like
 from excora.application.run import Run
 from excora.data.dataset import Dataset, Features
+from excora.data.reading import Paths, shown
 from excora.data.table import TableFeatures, TableSpec
 from excora.diagnosis.attention_maps import attention_maps
 from excora.diagnosis.explaining import Explained, beside_pool
@@ -66,7 +67,7 @@ class Explanations:
 @torch.no_grad()
 def explain(
     run: Run | str | Path,
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     target: str | None = None,
     most_rows: int = 5,
@@ -81,7 +82,7 @@ def explain(
     there. ``most``: the size of the largest set that is tried. ``sensitivity``: a knob of the graph, no sample size.
     """
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else read_new(run, data)
+    dataset = data if isinstance(data, Dataset) else read_like(run, data)
     names = run.preparation.targets
     if target is not None and target not in names:
         raise InputError(f"target must be one of {', '.join(names)}, got {target!r}")
@@ -98,7 +99,7 @@ def explain(
         predict, elements, attention = of(network, features, number, run, place)
         found = explain_one(predict, elements, attention, tolerance=far, sensitivity=sensitivity, most=most)
         rows[str(dataset.ids[number])] = found
-    source = "the data" if isinstance(data, Dataset) else Path(data).name
+    source = "the data" if isinstance(data, Dataset) else Path(shown(data)).name
     return Explanations(run.setup.model, names[place], source, sensitivity, rows)
 
 

@@ -17,7 +17,20 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, demo, diagnose, explain, fit, models, options, predict, reproduce, tune, validate
+from excora.cli import (
+    compare,
+    demo,
+    diagnose,
+    explain,
+    features,
+    fit,
+    models,
+    options,
+    predict,
+    reproduce,
+    tune,
+    validate,
+)
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -36,6 +49,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         validate.validate,
         diagnose.diagnose,
         models.models,
+        features.features,
     )
     for command in every:
         name = command.__name__

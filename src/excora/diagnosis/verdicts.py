@@ -91,65 +91,74 @@ def check_ceiling(noise_ceiling: float | None) -> None:
 
 def judge(case: Case) -> Verdict:
     """The answer to the first question that has one."""
-    for question in QUESTIONS:
-        found = question(case)
-        if found is not None:
-            return found
-    raise AssertionError("the last question has always an answer")
+    answers = (question(case) for question in QUESTIONS)
+    return _withdrawn(next(found for found in answers if found is not None), case)  # the last one has always one
+
+
+#: Verdicts that a better simple model contradicts.
+CLAIMS = ("healthy", "data-limited", "no signal found")
+
+
+def _withdrawn(found: Verdict, case: Case) -> Verdict:
+    """A claim that a simple model contradicts on the test part is not made."""
+    better = case.contested_by
+    if found.name not in CLAIMS or better is None:
+        return found
+    why = f"On the test part {better.name} reaches {better.test:.3f}, the model {case.test}: not {found.name!r}."
+    return make_verdict("cannot tell", case.evidence, why, case.lead)
 
 
 def _undefined(case: Case) -> Verdict | None:
-    if case.fit is not None:
-        return None
     why = "PCC of the kept epoch is undefined: prediction or target is constant, or there are fewer than 4 samples."
-    return make_verdict("cannot tell", {}, why)
+    return make_verdict("cannot tell", {}, why) if case.fit is None else None
 
 
 def _too_short(case: Case) -> Verdict | None:
-    if case.plateau is None or case.plateau.state != "too short":
-        return None
-    return make_verdict("cannot tell", case.evidence, case.plateau.sentence, case.lead)
+    short = case.plateau if case.plateau is not None and case.plateau.state == "too short" else None
+    return make_verdict("cannot tell", case.evidence, short.sentence, case.lead) if short else None
 
 
 def _nothing(case: Case) -> Verdict | None:
     """No correlation that could be explained: is there one to be found?"""
-    pcc, limits = case.fit.above_zero, case.limits
-    if pcc.met:
+    limits = case.limits
+    if case.fit.above_zero.met:
         return None
     if case.ahead:
-        return _behind(case)
+        return _improving(case, only=True) or _behind(case)  # what still gets better is not compared yet
+    if not case.peers or not case.validated or case.found:
+        return None
+    small = case.fit.high <= limits.nothing
+    case.evidence["highest_pcc"] = Evidence(case.fit.high, f"<= {limits.nothing}: larger ones can be excluded", small)
+    return make_verdict("no signal found", case.evidence, case.lead) if small else None
+
+
+def _unestablished(case: Case) -> Verdict | None:
+    """Only overfitting, which shows in the error, can be said without a correlation."""
     why = f"No correlation is established: {case.lead}"
-    if case.peers and case.validated and not any(one.above_zero.met for one in case.peer_fits):
-        small = Evidence(case.fit.high, f"<= {limits.nothing}: larger ones can be excluded", False)
-        case.evidence["highest_pcc"] = small = small._replace(met=case.fit.high <= limits.nothing)
-        if small.met:
-            return make_verdict("no signal found", case.evidence, case.lead)
-    return make_verdict("cannot tell", case.evidence, why)
+    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why)
 
 
 def _test(case: Case) -> Verdict | None:
     """The test part does not choose a verdict, but may forbid one."""
-    test = case.test
-    if test is None or test.low > 0:
+    if case.test is None or case.test.low > 0:
         return None
-    why = f"On the test part no correlation is established: PCC {test}. {case.lead}"
+    why = f"On the test part no correlation is established: PCC {case.test}. {case.lead}"
     return make_verdict("cannot tell", case.evidence, why)
 
 
 def _overfitting(case: Case) -> Verdict | None:
     mse, pcc, training = case.after("mse"), case.after("pcc"), case.training_after
-    if mse is None or pcc is None or training is None:
+    if mse is None or pcc is None or training is None or case.fit.low <= 0:  # noise: there is nothing to fit well
         return None
     limits, rise, fall = case.limits, mse.after / mse.before - 1.0, pcc.before - pcc.after
-    worse = (rise >= limits.worse_mse and mse.surely) or (fall >= limits.worse_pcc and pcc.surely)
-    learns = training.after < 0.98 * training.before
-    case.evidence.update(
-        {
-            "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
-            "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
-            "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
-        }
-    )
+    fell = fall >= limits.worse_pcc and pcc.surely and case.fit.above_zero.met  # of one in doubt a fall says nothing
+    worse = fell or (rise >= limits.worse_mse and mse.surely)
+    learns = training.after < (1 - limits.falls) * training.before
+    case.evidence.update({
+        "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
+        "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
+        "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
+    })  # fmt: skip
     if not (worse and learns):
         return None
     numbers = (
@@ -159,7 +168,8 @@ def _overfitting(case: Case) -> Verdict | None:
     return make_verdict("overfitting", case.evidence, case.lead, numbers)
 
 
-def _improving(case: Case) -> Verdict | None:
+def _improving(case: Case, *, only: bool = False) -> Verdict | None:
+    """Is it at rest? ``only``: nothing else is asked."""
     found = case.plateau
     if found is None:
         return None
@@ -168,14 +178,15 @@ def _improving(case: Case) -> Verdict | None:
     rule = f"change over the last {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
     flat = found.state in ("plateau", "converged")
     case.evidence["pcc_change"] = Evidence(found.pcc.change, rule, flat)
-    change = (
-        f"{found.pcc.change:+.3f} [{found.pcc.low:+.3f}, {found.pcc.high:+.3f}] over the last {found.window} epochs"
-    )
+    interval = f"[{found.pcc.low:+.3f}, {found.pcc.high:+.3f}]"
+    change = f"{found.pcc.change:+.3f} {interval} over the last {found.window} epochs"
     late = case.kept >= case.epochs - found.window
     if late and (found.state == "improving" or case.learning):
         also = "" if case.validated else "Whether it does so on other samples takes validation=."
         numbers = f"PCC of the {case.part}: {change}; MSE {found.mse.change:+.3g}."
         return make_verdict("still improving", case.evidence, numbers, case.lead, also)
+    if only:
+        return None
     if found.state == "improving":
         why = f"PCC of the {case.part} rises again at the end ({change}), below its best."
         return make_verdict("cannot tell", case.evidence, why, case.lead)
@@ -186,9 +197,7 @@ def _improving(case: Case) -> Verdict | None:
 
 
 def _behind(case: Case) -> Verdict | None:
-    if not case.ahead:
-        return None
-    return make_verdict("behind a simple model", case.evidence, case.lead)
+    return make_verdict("behind a simple model", case.evidence, case.lead) if case.ahead else None
 
 
 def _affine(case: Case) -> Verdict | None:
@@ -202,13 +211,20 @@ def _affine(case: Case) -> Verdict | None:
     return make_verdict("scale or offset only", case.evidence, numbers, case.lead)
 
 
+def _drifted(case: Case) -> Verdict | None:
+    """PCC went on rising after the kept epoch, and a line would mend the error: only scale or offset got worse."""
+    pcc = case.after("pcc")
+    rises = pcc is not None and pcc.surely and pcc.after - pcc.before >= 0.005
+    return _affine(case) if rises else None
+
+
 def _healthy(case: Case) -> Verdict | None:
     """Validated, and high, or clearly ahead of every simple model."""
     if not case.validated:
         return None
     fit, limits, best = case.fit, case.limits, case.peers[0] if case.peers else None
     ahead = len(case.peers) > 1 and best is not None and best.pcc < fit.low
-    level = best is None or best.pcc <= fit.pcc + limits.level
+    level = best is None or best.pcc <= fit.pcc + case.level
     good = fit.pcc >= limits.good
     case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
     if not (ahead or (good and level)):
@@ -218,14 +234,11 @@ def _healthy(case: Case) -> Verdict | None:
 
 
 def _frozen(case: Case) -> Verdict | None:
-    """Attention that is even to the last digit, whatever else is true."""
-    spread = case.geometry.get("attention_spread")
-    if spread is None:
+    """Attention that is even to the last digit from the first epoch to the last, whatever else is true."""
+    least, limit = case.least_spread, case.limits.frozen
+    if least is None or least < limit:
         return None
-    limit = case.limits.frozen
-    case.evidence["attention_spread"] = Evidence(spread, f">= {limit} is uniform in any case", spread >= limit)
-    if spread < limit:
-        return None
+    case.evidence["least_spread"] = Evidence(least, f">= {limit} in every epoch: its scorer is not trained", True)
     return make_verdict("attention collapsed", case.evidence, case.attention, case.lead)
 
 
@@ -236,9 +249,8 @@ def _unread(case: Case) -> Verdict | None:
     if gain is None:
         return None
     sure = gain >= limits.probe_gain and gain > 1.96 * error
-    case.evidence["probe_gain"] = Evidence(
-        gain, f">= {limits.probe_gain} and 1.96 standard errors of {error:.3f}", sure
-    )
+    rule = f">= {limits.probe_gain} and 1.96 standard errors of {error:.3f}"
+    case.evidence["probe_gain"] = Evidence(gain, rule, sure)
     if not sure:
         return None
     top, used = record.get("achievable_ceiling"), record.get("achievable_used")
@@ -270,7 +282,7 @@ def _data(case: Case) -> Verdict | None:
         if reached:
             given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
             return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
-    if len(case.peers) < 2 or case.peers[0].pcc > fit.pcc + limits.level:
+    if len(case.peers) < 2 or fit.independent < limits.few - 0.5 or case.peers[0].pcc > fit.pcc + case.level:
         return None
     return make_verdict("data-limited", case.evidence, case.lead)
 
@@ -282,6 +294,6 @@ def _cannot_tell(case: Case) -> Verdict:
 
 #: In this order; each answers or leaves it to the next.
 QUESTIONS = (
-    _undefined, _too_short, _nothing, _test, _overfitting, _improving, _frozen, _unread, _behind, _affine, _healthy,
-    _data, _cannot_tell,
+    _undefined, _too_short, _frozen, _nothing, _overfitting, _unestablished, _test, _improving, _drifted, _unread,
+    _behind, _affine, _healthy, _data, _cannot_tell,
 )  # fmt: skip

@@ -99,7 +99,7 @@ class BagEncoder(nn.Module):
             self.time = time_encoding(options.time_encoding)
             width += -1 if self.time is None else self.time.dim - 1
         self.width = options.dim if options.layers else width
-        self.blocks = nn.Sequential(*_hidden(width, options.layers, options))
+        self.blocks = nn.Sequential(*hidden_layers(width, options.layers, options))
 
     def forward(self, inputs: Inputs) -> Tensor | Ragged:
         """Elements of the pool's width, in the layout they came in."""
@@ -115,8 +115,8 @@ class BagEncoder(nn.Module):
         return cast(Tensor, self.blocks(x))
 
 
-def _hidden(width: int, depth: int, options: PoolOptions) -> list[nn.Module]:
-    """``depth`` layers of width ``options.dim`` for vectors of ``width``."""
+def hidden_layers(width: int, depth: int, options: Any) -> list[nn.Module]:
+    """``depth`` layers of width ``options.dim``, with ``options.dropout``, for vectors of ``width``."""
     blocks: list[nn.Module] = []
     for before, after in itertools.pairwise([width, *[options.dim] * depth]):
         blocks += [nn.Linear(before, after), nn.GELU(), nn.Dropout(options.dropout)]
@@ -164,7 +164,7 @@ class PoolModel(Model):
         pool: Pool | Summary = make_pool(options.pool, dim, **heads)
         if parts := parts_of(options.moments):
             pool = Summary(cast(Pool, pool), parts, usual=learned.get("elements", 1.0))
-        hidden = _hidden(pool.width, options.head, options)
+        hidden = hidden_layers(pool.width, options.head, options)
         last = nn.Linear(options.dim if hidden else pool.width, spec.targets)
         network = PoolNetwork(encoder, pool, nn.Sequential(*hidden, last) if hidden else last)
         network.learned = dict(learned)

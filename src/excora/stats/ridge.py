@@ -65,17 +65,31 @@ class RidgePath:
         self.back = a.T @ vectors if wide else vectors
         self.rotated = vectors.T @ (b if wide else a.T @ b)
 
-    def at(self, alpha: float) -> Linear:
-        """The fit with this penalty."""
-        coefficient = self.back @ (self.rotated / (self.values + alpha)[:, None])
-        return Linear(coefficient, self.level - self.mean @ coefficient)
+    def at(self, alpha: float, targets: NDArray[np.bool_] | None = None) -> Linear:
+        """The fit with this penalty; of these ``targets`` (t,), or of all."""
+        some = slice(None) if targets is None else targets
+        coefficient = self.back @ (self.rotated[:, some] / (self.values + alpha)[:, None])
+        return Linear(coefficient, self.level[some] - self.mean @ coefficient)
+
+    def turned(self, x: Array) -> Array:
+        """Features (m, p) in coordinates (m, r) in which every penalty is a division: see :meth:`predicted`."""
+        return (x - self.mean) @ self.back
+
+    def predicted(self, turned: Array, alpha: float) -> Array:
+        """Predictions (m, t) of the fit with this penalty, without its coefficients: they cost more than the rest."""
+        return turned @ (self.rotated / (self.values + alpha)[:, None]) + self.level
+
+    @cached_property
+    def _own(self) -> Array:
+        """The samples themselves, turned."""
+        return self.centred @ self.back
 
     @cached_property
     def _seen(self) -> Array:
         """(n, r): the squared coordinates of x - m in the eigenvectors of A'A."""
         # The columns of `back` for a wide matrix have a squared length of their eigenvalue.
         length = (self.back**2).sum(0)
-        return (self.centred @ self.back) ** 2 / np.where(length > 1e-14 * length.max(initial=0.0), length, np.inf)
+        return self._own**2 / np.where(length > 1e-14 * length.max(initial=0.0), length, np.inf)
 
     def leverage(self, alpha: float) -> Array:
         """h_i (n,): how much a label moves its own prediction."""
@@ -83,7 +97,7 @@ class RidgePath:
 
     def left_out(self, alpha: float) -> Array:
         """For each sample the prediction (n, t) of the fit with this penalty to all the others."""
-        missed = self.y - self.at(alpha).predict(self.centred + self.mean)
+        missed = self.y - self.predicted(self._own, alpha)
         return self.y - missed / np.maximum(1.0 - self.leverage(alpha), 1e-12)[:, None]
 
 
@@ -93,16 +107,17 @@ class LeftOutGroups:
     def __init__(self, x: Array, y: Array, weight: Array | None, group: NDArray[Any]) -> None:
         names, codes = np.unique(group, return_inverse=True)
         fold = codes % min(len(names), FOLDS)
-        self.x, self.shape, self.folds = x, y.shape, []
+        self.shape, self.folds = y.shape, []
         for number in range(int(fold.max()) + 1):
             seen = fold != number
-            self.folds.append((~seen, RidgePath(x[seen], y[seen], None if weight is None else weight[seen])))
+            path = RidgePath(x[seen], y[seen], None if weight is None else weight[seen])
+            self.folds.append((~seen, path, path.turned(x[~seen])))
 
     def left_out(self, alpha: float) -> Array:
         """For each sample the prediction (n, t) of the fit to the other folds."""
         found = np.empty(self.shape)
-        for held, path in self.folds:
-            found[held] = path.at(alpha).predict(self.x[held])
+        for held, path, turned in self.folds:
+            found[held] = path.predicted(turned, alpha)
         return found
 
 
@@ -120,10 +135,14 @@ def left_out_ridge(
     weight: Array | None = None,
     penalties: Sequence[float] = PENALTIES,
     group: NDArray[Any] | None = None,
+    *,
+    shared: bool = False,
 ) -> LeftOutRidge:
     """One penalty a target, by exact leave-one-out; a label that is NaN is not known and does not count.
 
-    ``group`` (n,): samples of one group are left out together, see :class:`LeftOutGroups`.
+    ``group`` (n,): samples of one group are left out together, see :class:`LeftOutGroups`. ``shared``: one penalty for
+    all targets that are known for the same samples, of the least sum of squared errors: what few samples say of the
+    best penalty of one of many noisy targets is mostly noise.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 2))
@@ -150,7 +169,7 @@ def left_out_ridge(
         given = x[known], y[known][:, targets], held
         apart = group is not None and len(set(group[known])) > 1
         path, judge = RidgePath(*given), LeftOutGroups(*given, group[known]) if apart and group is not None else None
-        line, own, penalty = _best(path, judge or path, held, penalties)
+        line, own, penalty = _best(path, judge or path, held, penalties, shared=shared)
         coefficient[:, targets], intercept[targets], chosen[targets] = line.coefficient, line.intercept, penalty
         left_out[:, targets] = line.predict(x)
         left_out[np.ix_(known, targets)] = own
@@ -175,9 +194,17 @@ def standardised_ridge(
 
 
 def _best(
-    path: RidgePath, judge: RidgePath | LeftOutGroups, weight: Array | None, penalties: Sequence[float]
+    path: RidgePath,
+    judge: RidgePath | LeftOutGroups,
+    weight: Array | None,
+    penalties: Sequence[float],
+    *,
+    shared: bool,
 ) -> LeftOutRidge:
-    """By target, the penalty of the least weighted squared error on left-out samples; the larger one of equals."""
+    """By target the penalty of the least weighted squared error on left-out samples; the larger one of equals.
+
+    ``shared``: one for all, of the least sum.
+    """
     v = np.ones(len(path.y)) if weight is None or not weight.any() else weight
     error = np.full(path.y.shape[1], np.inf)
     coefficient = np.zeros((path.centred.shape[1], path.y.shape[1]))
@@ -185,11 +212,12 @@ def _best(
     for alpha in sorted(penalties, reverse=True):
         out = judge.left_out(alpha)
         now = v @ (path.y - out) ** 2
+        now = np.full_like(now, now.sum()) if shared else now
         better = now < error
-        if better.any():
-            line = path.at(alpha)
-            coefficient[:, better], intercept[better] = line.coefficient[:, better], line.intercept[better]
-            own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]
+        own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]
+    for alpha in np.unique(penalty[penalty > 0]):  # 0: nothing could be judged
+        chosen = penalty == alpha
+        coefficient[:, chosen], intercept[chosen] = path.at(alpha, chosen)
     return LeftOutRidge(Linear(coefficient, intercept), own, penalty)
 
 

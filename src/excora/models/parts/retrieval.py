@@ -23,6 +23,7 @@ from excora.encodings.columns import PARTS
 from excora.errors import InputError
 from excora.models.base import Network, Output
 from excora.models.parts.company import Company
+from excora.models.parts.decay import decay_channel, query_times
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
 from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder, check_arguments
 from excora.models.parts.ridge_start import RidgeStart
@@ -32,8 +33,6 @@ from excora.pooling import make_pool, pools
 REACH = 5.0
 #: Columns up to which a metric may mix them; a matrix of their square is too much beyond.
 WIDE = 512
-
-_ROWS = 4096  # rows in memory at once where neighbours are looked up
 
 
 class RetrievalNetwork(Network):
@@ -60,6 +59,8 @@ class RetrievalNetwork(Network):
     - ``rerank``: neighbours are the best of more candidates by :class:`excora.models.parts.company.Company`.
     - ``residual="ridge"``: labels are what a ridge leaves of them, and its prediction is added, see
       :class:`excora.models.parts.ridge_start.RidgeStart`: prediction = f(x_s) + s head(pool(h_s)).
+    - ``memory``: if above 0, the time over which a task is forgotten: age is one more key channel, see
+      :mod:`excora.models.parts.decay`. Rows that are no training rows count as later than all of these.
 
     A row none of whose neighbours is allowed is an empty bag: it is predicted from ``own_s`` alone.
 
@@ -77,10 +78,8 @@ class RetrievalNetwork(Network):
 
     encoder: RowEncoder
     pool: BesideShared
-    context_numeric: Tensor
-    context_missing: Tensor
-    context_codes: Tensor
     context_labels: Tensor
+    context_time: Tensor
     metric_weight: Tensor
     metric_mix: Tensor | None
 
@@ -103,29 +102,32 @@ class RetrievalNetwork(Network):
         attention_dropout: float = 0.2,
         residual: str = "none",
         rerank: bool = False,
+        memory: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
         sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
         sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
         rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        check_arguments(spec, sizes, rates, gaps, metric, residual)
+        check_arguments(spec, sizes, rates, gaps, metric, residual, memory)
         columns = spec.numeric + len(gaps) + sum(n - 1 for n in spec.categories)
-        dim = keys + values + spec.targets
+        near = keys + bool(memory)  # and the channel of age
+        dim = near + values + spec.targets
         given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
-        ways: dict[str, Any] = {"scorer": DistanceScorer(keys), "keys": keys}
-        given |= {name: way for name, way in ways.items() if pools[pool].takes(name)}
-        pooling: Any = make_pool(pool, dim, **given)
+        ways: dict[str, Any] = {"scorer": DistanceScorer(near), "keys": near}
+        taken = {name: way for name, way in ways.items() if pools[pool].takes(name)}
+        pooling: Any = make_pool(pool, dim, **taken, **given)
         if hasattr(pooling, "dropout"):
             pooling.dropout = attention_dropout
         parts = {"shared": shared, "numeric": spec.numeric, "bins": bins}
         self.encoder = RowEncoder(columns, width, blocks, keys, values, dropout, **parts)
         self.pool = BesideShared(pooling, width)
-        self.head = Head(dim + width, width, slice(keys + values, dim), dropout)
+        self.head = Head(dim + width, width, slice(near + values, dim), dropout)
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual, "rerank": rerank}
+        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        named |= {"memory": memory, "rerank": rerank}
         self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
@@ -141,6 +143,8 @@ class RetrievalNetwork(Network):
         self.register_buffer("context_missing", torch.zeros(context, numeric, dtype=torch.bool))
         self.register_buffer("context_codes", torch.zeros(context, categories, dtype=torch.long))
         self.register_buffer("context_labels", torch.zeros(context, targets))
+        if self.options["memory"]:
+            self.register_buffer("context_time", torch.zeros(context, dtype=torch.float64))
         self.register_buffer("metric_weight", torch.ones(columns))
         self.register_buffer("metric_mix", torch.zeros(columns, columns) if self.kind == "full" else None)
 
@@ -173,6 +177,8 @@ class RetrievalNetwork(Network):
         theirs = torch.cat([around.key, around.difference - self.label(y), -y], 1)
         h = torch.cat([*query, own.new_zeros(len(own), y.shape[1])], 1).unsqueeze(1) - F.embedding(place, theirs)
         h[..., around.key.shape[1] : h.shape[2] - y.shape[1]].relu_()
+        if "decay" in x:
+            h = torch.cat([x["decay"].to(h.dtype).unsqueeze(2), h], 2)
         return Bag(h, own)
 
     def forward(self, inputs: Mapping[str, Any]) -> Output:
@@ -201,22 +207,26 @@ class RetrievalNetwork(Network):
 
     def carried(self) -> tuple[str, ...]:
         """The training rows."""
-        parts = [t for name, t in self.named_buffers() if name.startswith("context_")]
-        size = sum(t.numel() * t.element_size() for t in parts) / 1e6
+        size = sum(t.nbytes for name, t in self.named_buffers() if name.startswith("context_")) / 1e6
         return (
             f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in "
             "which it looks up neighbours: who has its file can read them",
         )
 
     @torch.no_grad()
-    def keep(self, rows: Mapping[str, Any], labels: Tensor) -> Tensor | None:
+    def keep(self, rows: Mapping[str, Any], labels: Tensor, time: Tensor | None = None) -> Tensor | None:
         """Take in the training rows and their standardised labels (context, targets), or what a ridge leaves of these.
 
-        Returns what that ridge, fitted without it, predicts of each row; None if there is none.
+        ``time`` (context,) is for a network with a memory. Returns what that ridge, fitted without it, predicts of each
+        row; None if there is none.
         """
         expected = (len(self.context_labels), self.spec.targets)
         if labels.shape != expected or len(rows["numeric"]) != len(labels):
             raise InputError(f"labels must be of shape {expected}, one a row, got {tuple(labels.shape)}")
+        if self.options["memory"]:
+            if time is None or time.shape != labels.shape[:1]:
+                raise InputError("a network with a memory needs the time of each training row")
+            self.context_time.copy_(time - time.max())
         for name in PARTS:
             getattr(self, f"context_{name}").copy_(rows[name])
         left_out = None
@@ -226,12 +236,14 @@ class RetrievalNetwork(Network):
         return left_out
 
     @torch.no_grad()
-    def remember(self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0) -> Tensor | None:
+    def remember(
+        self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0, time: Tensor | None = None
+    ) -> Tensor | None:
         """:meth:`keep` these rows, and learn the metric from them.
 
         The linear part of the keys becomes the principal directions of the rows in its space.
         """
-        left_out = self.keep(rows, labels)
+        left_out = self.keep(rows, labels, time)
         x = self.columns(rows)
         self.encoder.fit(x)
         with torch.enable_grad():
@@ -276,9 +288,13 @@ class RetrievalNetwork(Network):
             if start is not None and left_out is not None:
                 start[train] = left_out.to(start.dtype)
         if len(others):
-            parts = np.array_split(others, -(-len(others) // _ROWS))
+            parts = np.array_split(others, -(-len(others) // 4096))  # rows in memory at once
             rows = torch.cat([self.columns(features.read(part)) for part in parts])
             found[others], allowed[others] = search(self.metric(rows), candidate, k)
             if start is not None and self.start is not None:
                 start[others] = self.start(rows)
-        return RetrievalFeatures(features, found, allowed, train, start)
+        decay, memory = None, self.options["memory"]
+        if memory:
+            ages = (query_times(n, self.context_time, train), self.context_time[found])
+            decay = decay_channel(*ages, allowed, memory=memory, dim=len(self.metric_weight))
+        return RetrievalFeatures(features, found, allowed, train, start, decay)

@@ -77,3 +77,15 @@ def test_what_is_no_run_is_refused(tmp_path, folder) -> None:
     (folder / "monitor.json").unlink()
     with pytest.raises(InputError, match=r"no monitor\.json in this folder"):
         diagnose_file(tmp_path)
+
+
+def test_a_stack_of_attention_is_placed_beside_the_depth_threshold(folder) -> None:
+    (folder / "results.json").write_text(json.dumps(ENDED))
+    for model, options, said in (
+        ("ft-transformer", {"layers": 3, "dim": 16}, "depth: 3 layers of width 16 are above the threshold"),
+        ("retrieval", {}, ""),
+        ("unheard-of", {}, ""),
+    ):
+        (folder / "config.json").write_text(json.dumps({"settings": {"model": model, "options": options}}))
+        notes = [note for note in diagnose_file(folder).notes if note.startswith("depth")]
+        assert [note[: len(said)] for note in notes] == ([said] if said else [])

@@ -19,6 +19,7 @@ def models(as_json: Json = False) -> None:
     from excora.models import models as known
     from excora.peers import peers
     from excora.pooling import pools
+    from excora.theory.depth import sizing
 
     if as_json:
         found = {name: {"reads": list(known[name].reads), "says": known[name].says} for name in known}
@@ -29,4 +30,7 @@ def models(as_json: Json = False) -> None:
     show(table(rows, ("model", "reads", "what it is")))
     show(f"pools: {', '.join(pools)} (may leave the convex hull: {signed})")
     show(f"peers of compare: {', '.join(peers)}")
+    for name in known:
+        if stack := known[name].attends(known[name].Options()):
+            show(f"depth of {name}, unless asked otherwise: {sizing(depth=stack[0], width=stack[1])}")
     show("options of a model: excora fit --model NAME --help")

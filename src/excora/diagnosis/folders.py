@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 
 from excora.diagnosis.report import Diagnosis, diagnose_run
 from excora.errors import InputError
+from excora.models import models
+from excora.settings import Setup
 from excora.stats.intervals import Interval
+from excora.theory.depth import sizing
 
 
 def diagnose_folder(path: Path, noise_ceiling: float | None) -> Diagnosis:
@@ -31,7 +35,20 @@ def diagnose_folder(path: Path, noise_ceiling: float | None) -> Diagnosis:
         seen = {"held": _held(known), "test": _test(known), "peers": known.get("baselines") or ()}
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise InputError(f"{ended}: this is not what `excora fit` writes: {type(error).__name__} {error}") from None
-    return diagnose_run(records, _curve(path / "metrics.csv"), kept=best, noise_ceiling=noise_ceiling, **seen)
+    found = diagnose_run(records, _curve(path / "metrics.csv"), kept=best, noise_ceiling=noise_ceiling, **seen)
+    return dataclasses.replace(found, notes=(*found.notes, *_depth(path / "config.json")))
+
+
+def _depth(path: Path) -> tuple[str, ...]:
+    """On which side of the threshold the run's stack of attention is; nothing for a model without one."""
+    content = _json(path) if path.is_file() else None
+    asked = content.get("settings") if isinstance(content, dict) else None
+    try:
+        setup = Setup.from_dict(asked or {})
+    except InputError:  # of another version, or of a model that is not installed
+        return ()
+    stack = models[setup.model].attends(setup.options) if asked else None
+    return () if stack is None else (f"depth: {sizing(depth=stack[0], width=stack[1])}",)
 
 
 def diagnose_records(path: Path, noise_ceiling: float | None) -> Diagnosis:

@@ -161,6 +161,10 @@ class Model(ABC):
         """As :meth:`build`, from the weights of a trained network of the same options."""
         return copy.deepcopy(network), samples.features
 
+    def attends(self, options: Any) -> tuple[int, int] | None:  # noqa: ARG002
+        """Layers and width of its self-attention, for what theory says of them; None: it has no such stack."""
+        return None
+
     def prepares(self, options: Any) -> dict[str, Any]:  # noqa: ARG002
         """The options of the source's preparation that this model wants."""
         return {}

@@ -16,6 +16,7 @@ from excora.errors import InputError
 from excora.extrapolation import Extrapolation
 from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
+from excora.models.parts.cooccurrence import STARTS, start_from_cooccurrence
 from excora.models.parts.defaults import batches, epochs
 from excora.models.parts.older import renewed
 from excora.models.parts.readout import ReadOut
@@ -187,6 +188,9 @@ class FTTransformerOptions(Options):
     dropout: float = option(0.1, "Dropout after the gated feed-forward layers, in [0, 1).", least=0, below=1)
     attention_dropout: float = option(0.1, "Dropout of attention weights, in [0, 1).", least=0, below=1)
     embeddings: str = option("linear", "How numbers are embedded.", choices=("linear", "piecewise", "periodic"))
+    init: str = option(
+        "uniform", "How tokens of categories start: by chance, or by what occurs together.", choices=STARTS
+    )
     scaling: str = option("standard", SCALING, choices=SCALINGS)
 
 
@@ -222,13 +226,23 @@ class FTTransformerModel(Model):
     def build(
         self, spec: Spec, samples: Samples, options: FTTransformerOptions, *, seed: int
     ) -> tuple[Network, Features]:
-        """The edges of piecewise embeddings are quantiles of the training rows."""
+        """Edges of piecewise embeddings are quantiles of the training rows; so is what occurs together of them."""
         learned = {}
         if options.embeddings == "piecewise":
             rows: Any = samples.features.read(samples.train)
             learned = {"bins": quantile_bins(rows["numeric"], rows["missing"])}
         with seeded(seed):
-            return self.network(spec, options, learned), samples.features
+            network = self.network(spec, options, learned)
+            if options.init == "cooccurrence":
+                codes: Any = samples.features.read(samples.train)["codes"]
+                first: Any = network.encoder.blocks[0] if len(network.encoder.blocks) else network.pool
+                query, key, _ = first.attention.inner.weight.chunk(3)
+                start_from_cooccurrence(network.encoder.tokens, codes, query, key)
+        return network, samples.features
+
+    def attends(self, options: FTTransformerOptions) -> tuple[int, int]:
+        """Its blocks."""
+        return max(options.layers, 1), options.dim
 
     def prepares(self, options: FTTransformerOptions) -> dict[str, Any]:
         """How numbers are scaled."""

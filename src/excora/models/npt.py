@@ -25,6 +25,7 @@ from excora.extrapolation import Extrapolation
 from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
 from excora.models.ft_transformer import FORMS, Head
+from excora.models.parts.cooccurrence import STARTS, start_from_cooccurrence
 from excora.models.parts.datapoints import RowsAndColumns
 from excora.models.parts.defaults import batches, epochs
 from excora.models.parts.hidden_cells import HiddenCells
@@ -145,6 +146,14 @@ class NPTNetwork(Network):
             losses = {"hidden cells": self.hidden.loss(t[:, 1:], inputs, hide)}
         return Output(self.head(pooled.value), {"read-out": pooled}, losses)
 
+    def first_columns(self) -> tuple[Tensor, Tensor]:
+        """The query and key projections of the first attention between columns."""
+        if len(self.encoder.columns):
+            first: Any = self.encoder.columns[0]
+            return first.query.weight, first.key.weight
+        query, key, _ = self.pool.attention.inner.weight.chunk(3)
+        return query, key
+
     def element_names(self, names: list[str] | None) -> list[str] | None:
         """The label's token stands before those of the columns."""
         return None if names is None else ["label", *names]
@@ -173,6 +182,9 @@ class NPTOptions(Options):
     dropout: float = option(0.1, "Dropout of the feed-forward layers, in [0, 1).", least=0, below=1)
     feature_dropout: float = option(
         0.15, "Share of cells that are hidden in training and predicted from the rest, in [0, 1).", least=0, below=1
+    )
+    init: str = option(
+        "uniform", "How tokens of categories start: by chance, or by what occurs together.", choices=STARTS
     )
     scaling: str = option("standard", SCALING, choices=SCALINGS)
 
@@ -209,6 +221,10 @@ class NPTModel(Model):
         context, fold = _context(samples, options)
         with seeded(seed):
             network = self.network(spec, options, {"context": len(context)})
+            if options.init == "cooccurrence":
+                codes: Any = samples.features.read(samples.train)["codes"]
+                between = network.first_columns()
+                start_from_cooccurrence(network.tokens, codes, *between)
         return network, _kept(network, samples, context, fold)
 
     def go_on(self, network: Network, spec: Spec, samples: Samples, options: NPTOptions) -> tuple[Network, Features]:
@@ -218,6 +234,10 @@ class NPTModel(Model):
         kept = {name: t for name, t in network.state_dict().items() if not name.startswith("context_")}
         again.load_state_dict(kept, strict=False)
         return again, _kept(again, samples, context, fold)
+
+    def attends(self, options: NPTOptions) -> tuple[int, int]:
+        """Rows and columns by turns: two layers each time."""
+        return 2 * options.layers, options.dim
 
     def prepares(self, options: NPTOptions) -> dict[str, Any]:
         """How numbers are scaled."""

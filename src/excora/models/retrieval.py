@@ -41,6 +41,7 @@ class RetrievalOptions(Options):
     residual: str = option(
         "none", "What labels are read as: themselves, or what a ridge leaves of them.", choices=("none", "ridge")
     )
+    rerank: bool = option(False, "Take the neighbours of more candidates, compared by their company (slower).")
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
     )
@@ -69,7 +70,8 @@ class RetrievalModel(Model):
 
     def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:
         """``learned``: ``context``, the number of training rows, and ``gaps``, columns that lack values there."""
-        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout", "residual", "memory")
+        names: tuple[str, ...] = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout")
+        names += ("residual", "memory", "rerank")
         same = {name: getattr(options, name) for name in names}
         network = RetrievalNetwork(spec, width=options.dim, blocks=options.layers, **same, **learned)
         network.learned = dict(learned)

@@ -74,6 +74,24 @@ spatial = Entry(
     "spatial",
     "gene expression from slide images on sections never seen: ridge, EGN, spots, with and without ECA (Table 3)",
 )
+explanations = Entry(
+    "explanations",
+    "do the sets that an explanation names move the prediction, with softmax and with extrapolating attention",
+)
+datapoints = Entry(
+    "datapoints", "can attention between rows look a label up, and does it follow when the label is changed"
+)
+depth = Entry("depth", "separation ranks of tiny attention networks, exactly, and the threshold log_3(width)")
+modality_flow = Entry(
+    "modality-flow", "attention between modalities against what masking a modality does to the prediction"
+)
+rerank = Entry(
+    "rerank", "candidates compared by their company against candidates compared by distance, on held-out clusters"
+)
+cooccurrence = Entry(
+    "cooccurrence", "categorical tokens that start from what occurs together: epochs to the same validation PCC"
+)
+meeting = Entry("meeting", "re-ranked neighbours under local-linear retrieval, and NPT with an ECA read-out")
 
 #: In the order of the pages.
 STUDIES = {
@@ -94,5 +112,6 @@ STUDIES = {
             spatial,
         ),
         *(spectral, in_context, elliptical, primal, event_times, transport),
+        *(explanations, datapoints, depth, modality_flow, rerank, cooccurrence, meeting),
     )
 }

@@ -22,6 +22,7 @@ from excora.data.table import TableSpec
 from excora.encodings.columns import PARTS
 from excora.errors import InputError
 from excora.models.base import Network, Output
+from excora.models.parts.company import Company
 from excora.models.parts.decay import decay_channel, query_times
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
 from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder, check_arguments
@@ -32,8 +33,6 @@ from excora.pooling import make_pool, pools
 REACH = 5.0
 #: Columns up to which a metric may mix them; a matrix of their square is too much beyond.
 WIDE = 512
-
-_ROWS = 4096  # rows in memory at once where neighbours are looked up
 
 
 class RetrievalNetwork(Network):
@@ -57,6 +56,7 @@ class RetrievalNetwork(Network):
     - ``shared`` residual blocks for every row; for ``own_s`` alone ``blocks`` more, and ``bins`` of each number.
     - ``attention_dropout`` on attention weights, for pools that have one; ``options`` are those of the pool. A pool of
       elements with keys ("local-linear", "kriging") reads the key differences as such.
+    - ``rerank``: neighbours are the best of more candidates by :class:`excora.models.parts.company.Company`.
     - ``residual="ridge"``: labels are what a ridge leaves of them, and its prediction is added, see
       :class:`excora.models.parts.ridge_start.RidgeStart`: prediction = f(x_s) + s head(pool(h_s)).
     - ``memory``: if above 0, the time over which a task is forgotten: age is one more key channel, see
@@ -78,9 +78,6 @@ class RetrievalNetwork(Network):
 
     encoder: RowEncoder
     pool: BesideShared
-    context_numeric: Tensor
-    context_missing: Tensor
-    context_codes: Tensor
     context_labels: Tensor
     context_time: Tensor
     metric_weight: Tensor
@@ -104,6 +101,7 @@ class RetrievalNetwork(Network):
         dropout: float = 0.1,
         attention_dropout: float = 0.2,
         residual: str = "none",
+        rerank: bool = False,
         memory: float = 0.0,
         **options: Any,
     ) -> None:
@@ -128,11 +126,13 @@ class RetrievalNetwork(Network):
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual, "memory": memory}
+        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        named |= {"memory": memory, "rerank": rerank}
         self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
         self.start = RidgeStart(columns, spec.targets) if residual == "ridge" else None
+        self.company = Company(neighbours) if rerank else None
         if self.start is not None:
             self.monitored = None  # type: ignore[misc]  # head and pool are of the residual, not of the target
 
@@ -170,7 +170,7 @@ class RetrievalNetwork(Network):
     def bag(self, x: Mapping[str, Any]) -> Bag:
         """The elements h of each row, (n, k, dim), without own_s, and own_s."""
         query, own = self.encoder(self.columns(x), self.metric)
-        # A row that is a neighbour of several is encoded once, so far that an element is one difference.
+        # A row that is a neighbour of several is encoded once, up to one difference an element.
         unique, place = torch.unique(x["neighbours"], return_inverse=True)
         columns, y = self.columns(self.context(unique)), self.context_labels[unique].to(own.dtype)
         around = self.encoder.pair(columns, self.encoder.first(columns), self.metric)
@@ -207,8 +207,7 @@ class RetrievalNetwork(Network):
 
     def carried(self) -> tuple[str, ...]:
         """The training rows."""
-        parts = [t for name, t in self.named_buffers() if name.startswith("context_")]
-        size = sum(t.numel() * t.element_size() for t in parts) / 1e6
+        size = sum(t.nbytes for name, t in self.named_buffers() if name.startswith("context_")) / 1e6
         return (
             f"the model carries its {len(self.context_labels)} training rows and their labels ({size:.3g} MB), in "
             "which it looks up neighbours: who has its file can read them",
@@ -254,6 +253,8 @@ class RetrievalNetwork(Network):
             self.metric_mix.copy_(learned.mix)
         m = self.metric(x).double()
         directions = torch.linalg.eigh((m - m.mean(0)).T @ (m - m.mean(0))).eigenvectors.flip(1)
+        if self.company is not None:
+            self.company.fit(self.metric(x), self.context_labels, excluded, seed=seed)
         keys = self.encoder.linear_key
         keys.zero_()[:, : len(directions)].copy_(directions[:, : keys.shape[1]])
         return left_out
@@ -275,20 +276,21 @@ class RetrievalNetwork(Network):
         if (train is None) != (excluded is None):
             raise InputError("train and excluded go together: a training row that sees itself learns to copy its label")
         candidate = self.metric(self.columns(self.context(torch.arange(len(self.context_labels)))))
+        search = nearest if self.company is None else self.company
         n, k = len(features.sizes), min(self.options["neighbours"], len(candidate))
         found, allowed = torch.zeros(n, k, dtype=torch.long), torch.zeros(n, k, dtype=torch.bool)
         others = np.arange(n)
         start = None if self.start is None else self.start.bias.repeat(n, 1)
         if train is not None and excluded is not None:
             numbers = torch.arange(len(candidate))
-            found[train], allowed[train] = nearest(candidate, candidate, k, excluded=excluded, numbers=numbers)
+            found[train], allowed[train] = search(candidate, candidate, k, excluded=excluded, numbers=numbers)
             others = np.setdiff1d(others, train)
             if start is not None and left_out is not None:
                 start[train] = left_out.to(start.dtype)
         if len(others):
-            parts = np.array_split(others, -(-len(others) // _ROWS))
+            parts = np.array_split(others, -(-len(others) // 4096))  # rows in memory at once
             rows = torch.cat([self.columns(features.read(part)) for part in parts])
-            found[others], allowed[others] = nearest(self.metric(rows), candidate, k)
+            found[others], allowed[others] = search(self.metric(rows), candidate, k)
             if start is not None and self.start is not None:
                 start[others] = self.start(rows)
         decay, memory = None, self.options["memory"]

@@ -17,7 +17,7 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, demo, diagnose, fit, models, options, predict, reproduce, tune, validate
+from excora.cli import compare, convert, demo, diagnose, fit, models, options, predict, reproduce, tune, validate
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -33,6 +33,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         predict.predict,
         compare.compare,
         validate.validate,
+        convert.convert,
         diagnose.diagnose,
         models.models,
     )

@@ -34,7 +34,7 @@ class FullReader(Reader):
 
     def forward(self, sequence: Sequence) -> tuple[Tensor, Pooled]:
         """The tokens; what they looked at is left out."""
-        layer, few = self.layer, self.tokens.shape[1]
+        layer, few = self.layer, len(self.tokens)
         frames = self.project(sequence.values)
         x = torch.cat([self.tokens.expand(len(frames), -1, -1), frames], 1) + self.positions
         q, k, v = (

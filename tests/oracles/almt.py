@@ -50,9 +50,9 @@ def reader(p: Weights, frames: Array, heads: int, gain: Gain | None) -> Array:
     """Tokens and frames through a whole layer; the tokens are kept."""
     projected = linear(p, "project", frames)
     sigma = float(np.sqrt(np.square(projected - projected.mean(0)).sum(1).mean()))
-    x = np.concatenate([p["tokens"][0], projected])
-    x = x + p["positions"][0][: len(x)]
-    return layer(under(p, "layer."), x, x, heads, gain, sigma)[: p["tokens"].shape[1]]
+    x = np.concatenate([p["tokens"], projected])
+    x = x + p["positions"][: len(x)]
+    return layer(under(p, "layer."), x, x, heads, gain, sigma)[: len(p["tokens"])]
 
 
 def almt(
@@ -61,10 +61,10 @@ def almt(
     """The prediction of a sample."""
     gains = gains or {}
     read = {name: reader(under(p, f"readers.{name}."), x, heads, gains.get(name)) for name, x in sample.items()}
-    language = [read["text"] + p["positions"][0]]
+    language = [read["text"] + p["positions"]]
     for number in range(layers - 1):
         language.append(layer(under(p, f"language.{number}."), language[-1], language[-1], heads))
-    h = p["hyper"][0]
+    h = p["hyper"]
     for number in range(layers):
         part = under(p, f"guided.{number}.")
         q, total = linear(part, "to_q", norm(part, "norm_q", language[number])), 0.0
@@ -72,8 +72,8 @@ def almt(
             x = norm(part, f"norms.{name}", read[name])
             total = total + attention(q, linear(part, f"to_k.{name}", x), linear(part, f"to_v.{name}", x), heads)
         h = norm(part, "norm_h", h) + linear(part, "to_out", np.asarray(total))
-    source = np.concatenate([p["token"][0], h]) + p["source_positions"][0]
-    target = np.concatenate([p["token"][0], language[-1]]) + p["target_positions"][0]
+    source = np.concatenate([p["token"][None], h]) + p["source_positions"]
+    target = np.concatenate([p["token"][None], language[-1]]) + p["target_positions"]
     for number in range(fusion):
         target = layer(under(p, f"fusion.{number}."), target, source, heads)
     return linear(p, "head", target[0])

@@ -94,12 +94,12 @@ class ALMT(SentimentNetwork):
         self.readers = nn.ModuleDict(
             {name: Reader(streams[name], options, pools[name]) for name in ("text", *self.others)}
         )
-        self.hyper = nn.Parameter(torch.ones(1, few, dim))
-        self.positions = nn.Parameter(torch.randn(1, few, dim))
+        self.hyper = nn.Parameter(torch.ones(few, dim))
+        self.positions = nn.Parameter(torch.randn(few, dim))
         self.language = nn.ModuleList([CrossLayer(*wide) for _ in range(options.layers - 1)])
         self.guided = nn.ModuleList([HyperLayer(dim, options.heads, self.others) for _ in range(options.layers)])
-        self.token = nn.Parameter(torch.zeros(1, 1, dim))
-        self.source_positions, self.target_positions = (nn.Parameter(torch.randn(1, few + 1, dim)) for _ in range(2))
+        self.token = nn.Parameter(torch.zeros(dim))
+        self.source_positions, self.target_positions = (nn.Parameter(torch.randn(few + 1, dim)) for _ in range(2))
         self.fusion = nn.ModuleList([CrossLayer(*wide) for _ in range(options.fusion_layers)])
         self.head = nn.Linear(dim, targets)
 
@@ -107,13 +107,13 @@ class ALMT(SentimentNetwork):
         """Predictions, and what the tokens of each modality looked at."""
         read = {name: reader(sequences[name]) for name, reader in self.readers.items()}
         language = read["text"][0] + self.positions
-        hyper = self.hyper
+        hyper: Tensor = self.hyper
         others = {name: read[name][0] for name in self.others}
         for number, guided in enumerate(self.guided):
             if number:
                 language, _ = self.language[number - 1](language, language)
             hyper = guided(hyper, language, others)
-        token = self.token.expand(len(language), -1, -1)
+        token = self.token.expand(len(language), 1, -1)
         source = torch.cat([token, hyper], 1) + self.source_positions
         target = torch.cat([token, language], 1) + self.target_positions
         for layer in self.fusion[:-1]:

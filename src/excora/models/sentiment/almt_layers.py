@@ -111,14 +111,14 @@ class Reader(nn.Module):
             ours.divisor = math.sqrt(dim if options.dispersion == "frames" else inner)
         self.early = options.dispersion == "frames"
         self.project = nn.Linear(width, dim)
-        self.tokens = nn.Parameter(torch.zeros(1, options.tokens, dim))
-        self.positions = nn.Parameter(torch.randn(1, longest + options.tokens, dim))
+        self.tokens = nn.Parameter(torch.zeros(options.tokens, dim))
+        self.positions = nn.Parameter(torch.randn(longest + options.tokens, dim))
         self.layer = CrossLayer(dim, options.heads, options.head_width, options.hidden, ours)
 
     def forward(self, sequence: Sequence) -> tuple[Tensor, Pooled]:
         """(n, tokens, dim), and what they looked at: weights (n, tokens + steps), means over heads and tokens."""
-        frames, mask, few = self.project(sequence.values), sequence.mask, self.tokens.shape[1]
-        x = torch.cat([self.tokens.expand(len(frames), -1, -1), frames], 1) + self.positions[:, : few + frames.shape[1]]
+        frames, mask, few = self.project(sequence.values), sequence.mask, len(self.tokens)
+        x = torch.cat([self.tokens.expand(len(frames), -1, -1), frames], 1) + self.positions[: few + frames.shape[1]]
         real = torch.cat([mask.new_ones(len(mask), few), mask], 1)
         ours = self.layer.extrapolation
         asks = ours is not None and ours.temperature is not None and self.early

@@ -25,7 +25,7 @@ from excora.options import Options, option
 
 #: Of the published trainings: the absolute error alone, eight epochs of patience, no ridge to start from.
 PUBLISHED: dict[str, Any] = {
-    "error": "mae", "correlation": "none", "criterion": "mse", "start": "none", "patience": 8,
+    "error": "mae", "correlation": "none", "criterion": "mse", "start": "none", "patience": 8, "fewest": 8,
 }  # fmt: skip
 #: Training samples that statistics are taken of, at most, and how many at a time.
 MOST, PIECE = 1024, 128

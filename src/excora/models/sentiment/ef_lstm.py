@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from excora.models.base import Output, register_model
 from excora.models.sentiment.base import PUBLISHED, LayeredModel, SentimentNetwork, SentimentOptions
-from excora.models.sentiment.parts import Sequence, Streams, aligned, input_norm
+from excora.models.sentiment.parts import LSTM, Sequence, Streams, aligned, input_norm
 from excora.options import option
 
 
@@ -42,7 +42,7 @@ class EFLSTM(SentimentNetwork):
         width, hidden = sum(width for width, _ in streams.values()), options.lstm_width
         between = options.dropout if options.layers > 1 else 0.0  # torch warns of dropout that has no place
         self.norm = input_norm(next(iter(streams.values()))[1], reference=options.reference)
-        self.lstm = nn.LSTM(width, hidden, options.layers, dropout=between, batch_first=True)
+        self.lstm = LSTM(width, hidden, options.layers, dropout=between)
         self.head = nn.Sequential(
             nn.Dropout(options.dropout), nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Dropout(options.dropout), nn.Linear(hidden, targets),
@@ -58,7 +58,7 @@ class EFLSTM(SentimentNetwork):
         """Predictions."""
         joined = self.joined(sequences)
         normed = self.norm(joined.values) if self.options.reference else self.norm(joined.values.mT).mT
-        return Output(self.head(joined._replace(values=self.lstm(normed)[0]).last()))
+        return Output(self.head(joined._replace(values=self.lstm.states(normed)).last()))
 
     def normed(self, sequences: dict[str, Sequence]) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:
         """A channel is a step."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from excora.models.base import Output, register_model
 from excora.models.sentiment.base import PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
-from excora.models.sentiment.parts import Sequence, Streams, aligned
+from excora.models.sentiment.parts import LSTM, Sequence, Streams, aligned
 from excora.options import option
 
 
@@ -91,9 +91,7 @@ class GraphMFN(SentimentNetwork):
         super().__init__(streams, options, targets)
         units = {"text": options.text_width, "audio": options.audio_width, "vision": options.vision_width}
         widths = {name: units[name] for name in streams}
-        self.lstms = nn.ModuleDict(
-            {name: nn.LSTM(streams[name][0], width, batch_first=True) for name, width in widths.items()}
-        )
+        self.lstms = nn.ModuleDict({name: LSTM(streams[name][0], width) for name, width in widths.items()})
         self.singletons = nn.ModuleDict({name: nn.Linear(2 * width, width) for name, width in widths.items()})
         self.graph = Graph([*widths.values()], options)
         out, memory = options.node_width, options.memory_width
@@ -118,7 +116,7 @@ class GraphMFN(SentimentNetwork):
         states, singletons = [], []
         for name, lstm in self.lstms.items():
             # DIFF: the published model refuses data that are not aligned.
-            h = lstm(aligned(sequences[name], first).values)[0]
+            h = lstm.states(aligned(sequences[name], first).values)  # type: ignore[operator]
             before = nn.functional.pad(h, (0, 0, 1, 0))[:, :-1]
             singletons.append(torch.relu(self.singletons[name](torch.cat([before, h], 2))))
             states.append(h)

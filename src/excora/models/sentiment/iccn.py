@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from excora.models.base import Output, register_model
 from excora.models.sentiment.base import PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
-from excora.models.sentiment.parts import Sequence, Streams
+from excora.models.sentiment.parts import LSTM, Sequence, Streams
 from excora.options import option
 
 #: Added to the diagonal of covariances.
@@ -59,12 +59,12 @@ class Frames(nn.Module):
     def __init__(self, width: int, dim: int) -> None:
         super().__init__()
         self.convolution = nn.Conv1d(width, dim, 3, padding=1)
-        self.lstm = nn.LSTM(dim, dim, batch_first=True)
+        self.lstm = LSTM(dim, dim)
 
     def forward(self, sequence: Sequence) -> Tensor:
         """Zeros stand before the first and behind the last real step."""
         h = torch.relu(self.convolution(sequence.values.mT).mT)
-        return sequence._replace(values=self.lstm(h)[0]).last()
+        return sequence._replace(values=self.lstm.states(h)).last()
 
 
 class Pair(nn.Module):

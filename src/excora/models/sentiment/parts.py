@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from excora.functional import full_precision
+
 #: Modalities in the order in which the published models join them.
 ORDER = ("audio", "vision", "text")
 #: By name: width and longest length.
@@ -120,6 +122,18 @@ def input_norm(width: int, *, reference: bool) -> nn.Module:
     return nn.BatchNorm1d(width) if reference else InputNorm(width)
 
 
+class LSTM(nn.LSTM):
+    """torch's, batch first, in the precision of its weights: half of it is not to be had on every CPU."""
+
+    def __init__(self, width: int, hidden: int, layers: int = 1, *, dropout: float = 0.0, both: bool = False) -> None:
+        super().__init__(width, hidden, layers, batch_first=True, dropout=dropout, bidirectional=both)
+
+    def states(self, x: Tensor) -> Tensor:
+        """Of the last layer at every step, (n, steps, hidden)."""
+        with full_precision(x.device):
+            return self(x.to(self.weight_ih_l0.dtype))[0]
+
+
 class SubNet(nn.Module):
     """norm, dropout, three times (Linear, ReLU) of one width: (n, width) to (n, hidden)."""
 
@@ -141,12 +155,12 @@ class TextNet(nn.Module):
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
         super().__init__()
-        self.lstm = nn.LSTM(width, hidden, batch_first=True)
+        self.lstm = LSTM(width, hidden)
         self.out = nn.Linear(hidden, out)
 
     def forward(self, text: Sequence) -> Tensor:
         """An LSTM looks back only: its state at the last real step knows nothing of what stands behind the end."""
-        return self.out(text._replace(values=self.lstm(text.values)[0]).last())
+        return self.out(text._replace(values=self.lstm.states(text.values)).last())
 
 
 class Utterances(nn.ModuleDict):

@@ -149,9 +149,9 @@ def test_the_test_part_picks_the_epoch_only_where_that_is_published(folder, monk
     seen = []
     monkeypatch.setattr(fits, "train", lambda *given, **_: seen.append(given[3]) or 1 / 0)
     arm = Arm(("text",), {"model": "streams", "layers": 0, "start": "none"})
-    for protocol in ("validation", "published"):
+    for chooses in ("validation", "test"):
         with pytest.raises(ZeroDivisionError):
-            fits.run(clips.official(folder), arm, {}, 1, protocol=protocol, epochs=1)
+            fits.run(clips.official(folder), arm, {}, 1, chooses=chooses, epochs=1)
     assert seen[0].validation.tolist() == list(range(20, 40))
     assert seen[1].validation.tolist() == seen[1].test.tolist() == list(range(40, 60))
 
@@ -167,3 +167,14 @@ def test_the_study_runs_from_one_end_to_the_other(folder, tmp_path, monkeypatch)
         "streams, linear: ECA",
     ]
     assert (tmp_path / "out" / "scores.png").exists()
+    shown = content["summary"]["attention"]["streams, linear: ECA"]
+    assert len(shown) == fits.SHOWN
+    assert shown[0]["predicted"] <= shown[-1]["predicted"]
+    assert sum(weight for _, weight in shown[0]["words"]) == pytest.approx(1.0, abs=1e-4)
+    assert "| streams, linear: ECA |" in page.words({"sentiment": content})
+
+
+def test_planted_clips_tell_by_vision_alone():
+    found = clips.planted(None, modalities=("vision",))
+    assert [len(part) for part in found.split] == [500, 200, 400]
+    assert list(found.dataset.content.frames) == ["vision"]

@@ -22,3 +22,9 @@ torch.set_num_threads(1)  # two test workers share two cores
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache(tmp_path_factory) -> None:
+    """What is computed once and kept stays out of the user's folders."""
+    os.environ["EXCORA_CACHE"] = str(tmp_path_factory.mktemp("cache"))

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from data.spatial.made import Made
 
 from excora.data import sources
 from excora.data.dataset import Dataset
@@ -34,6 +35,7 @@ class Case:
     roles: dict[str, Any]
     other: Path
     mixed: Path | None = None  #: None: the features have no names
+    unknown: int = 1  #: labels
 
     def read(self, path: Path | None = None, **more: Any) -> Dataset:
         return read(path or self.path, **(self.roles | more))
@@ -59,6 +61,15 @@ def of_bags(folder: Path) -> Case:
     return Case(folder / "a.csv", {"target": ["y", "z"], "bag": "slide"}, folder / "b.csv", folder / "c.csv")
 
 
+def of_spatial(folder: Path) -> Case:
+    for number, name in enumerate("ab"):
+        made = Made(seed=number, spots=N, name=name)
+        made.h5ad(folder / f"{name}.h5ad")
+        made.vectors(folder / "features" / f"{name}.h5")
+    roles = {"target": ["ERBB2", "KRT8"], "features": folder / "features"}
+    return Case(folder / "a.h5ad", roles, folder / "b.h5ad", unknown=0)
+
+
 def of_modalities(folder: Path) -> Case:
     generator = np.random.default_rng(0)
     content = {
@@ -72,7 +83,12 @@ def of_modalities(folder: Path) -> Case:
     return Case(folder / "clips.npz", {"target": ["regression_labels", "z"]}, folder / "others.npz")
 
 
-CASES: dict[str, Callable[[Path], Case]] = {"table": of_table, "bags": of_bags, "modalities": of_modalities}
+CASES: dict[str, Callable[[Path], Case]] = {
+    "table": of_table,
+    "bags": of_bags,
+    "spatial": of_spatial,
+    "modalities": of_modalities,
+}
 KINDS = sources.names()
 
 
@@ -122,7 +138,7 @@ def test_it_claims_what_it_reads(source, case, data):
     assert not source.claims(case.path.with_name("a.unheard-of"), Roles())
     assert data.kind == data.content.kind == source.kind
     assert (len(data), len(data.content), data.target.shape) == (N, N, (N, 2))
-    assert np.isnan(data.target).sum() == 1
+    assert np.isnan(data.target).sum() == case.unknown
 
 
 def test_data_to_predict_need_no_labels(case):

@@ -15,11 +15,12 @@ from excora.errors import InputError
 
 def test_each_role_says_what_it_is():
     fields = {role.name: role for role in Roles.fields()}
-    names = "target group time weight bag time_within labels id drop sep decimal encoding"
+    names = "target group time weight bag time_within labels features genes expression id drop sep decimal encoding"
     assert " ".join(fields) == names
     assert all(role.says.endswith(".") for role in fields.values())
     assert {name: role.kind for name, role in fields.items() if role.kind != "column"} == {
-        "target": "columns", "labels": "file", "drop": "columns", "sep": "word", "decimal": "word", "encoding": "word",
+        "target": "columns", "labels": "file", "features": "file", "genes": "word", "expression": "word",
+        "drop": "columns", "sep": "word", "decimal": "word", "encoding": "word",
     }  # fmt: skip
     assert [name for name, role in fields.items() if role.text] == ["group", "bag", "id"]
 

@@ -19,7 +19,7 @@ from excora.application.run import Run
 from excora.application.simple import simple_models
 from excora.data import sources
 from excora.data.dataset import Dataset
-from excora.data.reading import read
+from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import Split, split
 from excora.errors import InputError
@@ -46,7 +46,7 @@ class Job(NamedTuple):
 
 
 def fit(
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     output: str | Path,
     target: str | Iterable[str] = (),
@@ -91,18 +91,19 @@ def fit(
 
 
 def _fit(
-    data: str | Path | Dataset, folder: Path, given: Roles, settings: Settings | None, shares: dict[str, float], *,
+    data: Paths | Dataset, folder: Path, given: Roles, settings: Settings | None, shares: dict[str, float], *,
     resume: bool, progress: bool, baselines: bool, writes: bool,
 ) -> Run:  # fmt: skip
     """:func:`fit` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume) if writes else False
     tell = say if progress and writes else _silent
-    tell("preparing the data" if isinstance(data, Dataset) else f"reading {data}")
+    tell("preparing the data" if isinstance(data, Dataset) else f"reading {shown(data)}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
     tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
     job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
     path = None if isinstance(data, Dataset) else data
-    config = _config(path, given, job, shares, folder)
+    chosen, dataset = not dataset.targets, job.dataset  # whether the source has chosen the targets
+    config = _config(path, given, job, shares, folder, chosen=chosen)
     if not baselines:
         config["rerun"] += " --no-baselines"
     if there:
@@ -140,10 +141,12 @@ def _silent(line: str) -> None:
 
 
 def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
+    source = sources[dataset.kind]
+    parts = split(dataset, validation=validation, test=test, seed=settings.named.get("seed", 0))
+    parts = source.apart(dataset, parts)
+    dataset = source.targeted(dataset, parts.train)
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
-    seed = settings.named.get("seed", 0)
-    parts = split(dataset, validation=validation, test=test, seed=seed)
     setup = settings.settled(dataset.kind, len(parts.train))
     return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
 
@@ -178,16 +181,18 @@ def _record(config: dict[str, Any], training: Training, found: Evaluation) -> Ru
     )
 
 
-def _config(path: str | Path | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path) -> dict[str, Any]:
+def _config(
+    path: Paths | None, roles: Roles, job: Job, shares: dict[str, float], folder: Path, *, chosen: bool
+) -> dict[str, Any]:
     """The content of config.json of a run that starts."""
     import excora
 
     named = dataclasses.replace(roles, target=job.dataset.targets)
     content = {
         "excora": excora.__version__,
-        "rerun": _command(path, named, shares, job, folder),
+        "rerun": _command(path, roles if chosen else named, shares, job, folder),
         "data": {
-            "path": None if path is None else str(path), **named.to_dict(), "fingerprint": job.dataset.fingerprint(),
+            "path": None if path is None else shown(path), **named.to_dict(), "fingerprint": job.dataset.fingerprint(),
         },
         "split": shares,
         "settings": job.setup.to_dict(),
@@ -201,7 +206,7 @@ def _config(path: str | Path | None, roles: Roles, job: Job, shares: dict[str, f
 
 def _command(path: Any, roles: Roles, shares: dict[str, float], job: Job, folder: Path) -> str:
     """The command line that does this again."""
-    words = ["excora", "fit", "DATA" if path is None else str(path), *roles.words()]
+    words = ["excora", "fit", *(["DATA"] if path is None else map(str, listed(path))), *roles.words()]
     usual = Settings(job.setup.model).settled(job.dataset.kind, len(job.split.train)).flat()
     chosen = {name: value for name, value in job.setup.flat().items() if value != usual[name] or name == "model"}
     chosen |= {name: value for name, value in shares.items() if value != 0.2}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +14,9 @@ import numpy as np
 from excora.application.results import columns, outside_note
 from excora.application.run import Run
 from excora.application.tuning import Tuned, is_tuned, predict_tuned
+from excora.data import sources
 from excora.data.dataset import Dataset
-from excora.data.reading import read
+from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.errors import InputError
 from excora.storage import plain, write_atomically
@@ -33,11 +36,19 @@ class Predictions:
     notes: tuple[str, ...]  #: unseen categories, ignored columns, inputs outside the training range
     #: PCC with its interval, MSE and MAE of each target, over the labels that the data have; empty without any.
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    dataset: Dataset | None = field(default=None, repr=False)  #: what was predicted
+    targets: tuple[str, ...] = ()
 
     def save(self, path: str | Path, attention: str | Path | None = None, *, overwrite: bool = False) -> None:
-        """Write the frame, and where asked the attention, each as .csv or .parquet; a file that is there is kept."""
+        """Write the frame, and where asked the attention, each as .csv or .parquet; a file that is there is kept.
+
+        Predictions of slides are also written as .h5ad, with the prediction in a layer.
+        """
         check_free(path, attention, overwrite=overwrite)
-        _save(self.frame, Path(path))
+        if Path(path).suffix in (".csv", ".parquet") or self.dataset is None:
+            _save(self.frame, Path(path))
+        else:
+            _save_as_source(self, Path(path))
         if attention is not None:
             if self.attention is None:
                 raise InputError("there is no attention to write: ask for it, predict(..., attention=True)")
@@ -61,11 +72,12 @@ class Predictions:
 
 def predict(
     run: Run | Tuned | str | Path,
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     attention: bool = False,
     interval: float | None = None,
     labels: str | Path | None = None,
+    features: str | Path | None = None,
     id: str | None = None,
     sep: str | None = None,
     decimal: str | None = None,
@@ -85,16 +97,16 @@ def predict(
     if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else _read(run, data, labels, given)
+    dataset = data if isinstance(data, Dataset) else read_like(run, data, labels, given | {"features": features})
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
-    features = run.network.look_up(run.preparation.features(dataset))
+    read = run.network.look_up(run.preparation.features(dataset))
     names = run.network.element_names(run.preparation.element_names)
     reach = None if interval is None else reach_of(run.network, run.setup.model, interval)
     rows: list[Any] = []
     looked: list[Attention] = []
     spread: list[Any] = []
-    for answer in answers(run.network, features, np.arange(len(dataset)), run.setup):
+    for answer in answers(run.network, read, np.arange(len(dataset)), run.setup):
         rows.append(answer.prediction)
         spread.append(answer.spread)
         if attention:
@@ -105,7 +117,7 @@ def predict(
     unscale = run.preparation.unscale
     standard = np.stack(rows)
     prediction = unscale(standard)
-    target = dataset.target if dataset.targets == run.preparation.targets else None
+    target = run.preparation.known_labels(dataset)
     shown = {} if target is None else {"target": target}
     shown |= {"prediction": prediction}
     if reach is not None:
@@ -115,16 +127,18 @@ def predict(
         _frame(run, dataset, shown, examined.outside),
         _attention(dataset, looked, names) if attention else None,
         notes if target is None else (*notes, *_seen(run, data)),
-        {} if target is None else scores(prediction, target, dataset.targets, dataset.group),
+        {} if target is None else scores(prediction, target, run.preparation.targets, dataset.group),
+        dataset,
+        run.preparation.targets,
     )
 
 
-def _of_ensemble(run: Any, data: str | Path | Dataset, given: dict[str, str | None], *, attention: bool) -> Predictions:
+def _of_ensemble(run: Any, data: Paths | Dataset, given: dict[str, str | None], *, attention: bool) -> Predictions:
     """A folder of ``tune`` on new data."""
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
     tuned = run if isinstance(run, Tuned) else Tuned.load(run)
-    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, None, given)).without_target()
+    dataset = (data if isinstance(data, Dataset) else read_like(tuned, data, None, given)).without_target()
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     frame, notes = predict_tuned(tuned, dataset)
@@ -138,15 +152,27 @@ def check_free(*paths: str | Path | None, overwrite: bool) -> None:
         raise InputError(f"{there[0]}: this file is there already; give another name, or say overwrite=")
 
 
-def _seen(run: Run, data: str | Path | Dataset) -> tuple[str, ...]:
+def _seen(run: Run, data: Paths | Dataset) -> tuple[str, ...]:
     """That scores are no test, if it is the file of the training."""
     trained = run.config.get("data", {}).get("path")
-    if isinstance(data, Dataset) or not isinstance(trained, str) or Path(trained).absolute() != Path(data).absolute():
+    if isinstance(data, Dataset) or not isinstance(trained, str) or not _same(trained, data):
         return ()
     return ("the run was trained on this file: its scores here are no test, those of the run folder are",)
 
 
-def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: dict[str, str | None]) -> Dataset:
+def _same(trained: str, data: Paths) -> bool:
+    """Whether these are the files of the training."""
+    found = listed(data)
+    return Path(trained).absolute() == found[0].absolute() if len(found) == 1 else trained == shown(data)
+
+
+def read_like(
+    run: Run | Tuned,
+    path: Paths,
+    labels: str | Path | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> Dataset:
+    """Data in the layout of the run's training data, targets or not; ``given`` are roles that differ."""
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")
@@ -155,7 +181,7 @@ def _read(run: Run | Tuned, path: str | Path, labels: str | Path | None, given: 
     except InputError as error:
         raise InputError(f"{run.path / 'config.json'}: {error}") from None
     named = {name: value for name, value in given.items() if value is not None}
-    return read(path, labelled=False, **(roles | {"labels": labels} | named))
+    return read(path, labelled=False, **(roles | {"labels": labels, "features": None} | named))
 
 
 _ENDS = {"lower": -1.0, "upper": 1.0}
@@ -183,6 +209,21 @@ def _attention(dataset: Dataset, looked: list[Attention], names: list[str] | Non
             "effective": np.concatenate([one.effective for one in looked]),
         }
     )
+
+
+def _save_as_source(found: Predictions, path: Path) -> None:
+    """In the format of the samples' own source."""
+    assert found.dataset is not None
+    layers = {
+        name: found.frame[columns(found.targets, name)].to_numpy(np.float64)
+        for name in ("prediction", "target", *_ENDS)
+        if columns(found.targets, name)[0] in found.frame
+    }
+    extra = {"outside": found.frame["outside"].to_numpy()}
+    try:
+        sources[found.dataset.kind].write(path, found.dataset, found.targets, layers | extra)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _save(frame: pd.DataFrame, path: Path) -> None:

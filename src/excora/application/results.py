@@ -101,7 +101,10 @@ def start_notes(training: Training, built: Built) -> list[str]:
     """The same in words."""
     if built.start is None or not built.start.note:
         return []
-    kept = "no epoch did better on validation than the ridge that the network starts from: it is what predicts"
+    kept = (
+        "no epoch did surely better on validation than the ridge that the network starts from (by 2 paired standard "
+        "errors): the ridge is what predicts"
+    )
     return [built.start.note, *([kept] if training.best_epoch < 0 else [])]
 
 

@@ -17,7 +17,21 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, convert, demo, diagnose, fit, models, options, predict, reproduce, tune, validate
+from excora.cli import (
+    compare,
+    convert,
+    demo,
+    diagnose,
+    explain,
+    features,
+    fit,
+    models,
+    options,
+    predict,
+    reproduce,
+    tune,
+    validate,
+)
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -31,11 +45,13 @@ def application(words: Sequence[str]) -> typer.Typer:
         fit.fit,
         tune.tune,
         predict.predict,
+        explain.explain,
         compare.compare,
         validate.validate,
         convert.convert,
         diagnose.diagnose,
         models.models,
+        features.features,
     )
     for command in every:
         name = command.__name__

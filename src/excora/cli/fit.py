@@ -37,12 +37,14 @@ def fit(
 
       excora fit features/ --labels labels.csv --target y --output run
 
+      excora fit slides/*.h5ad --features features/ --output run
+
       excora fit table.csv --target price --output run --resume
     """
     from excora.application import fit as train
 
     run = train(
-        data,
+        options.given(data),
         output=output,
         settings=settings,
         validation=validation,

@@ -15,9 +15,10 @@ import typer
 from excora.data.roles import Roles
 
 Data = Annotated[
-    Path,
+    list[Path],
     typer.Argument(
-        help="A table (.csv, .tsv, .parquet, .feather, .xlsx), a ragged .npz of bags, or a folder with one file a bag."
+        help="A table (.csv, .tsv, .parquet, .feather, .xlsx), a ragged .npz of bags, a folder with one file a bag, or "
+        "slides (.h5ad files, Visium folders), any number of them."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -39,6 +40,11 @@ _ROLES: dict[str, tuple[Any, Any]] = {
     "file": (Path | None, None),
     "word": (str | None, None),
 }
+
+
+def given(data: list[Path]) -> Path | list[Path]:
+    """One path as it is, several as a list."""
+    return data[0] if len(data) == 1 else data
 
 
 def roles(command: Command) -> Command:

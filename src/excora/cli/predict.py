@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from excora.cli.base import echo_json, show
-from excora.cli.options import Data, Decimal, Encoding, Json, Quiet, Sep
+from excora.cli.options import Data, Decimal, Encoding, Json, Quiet, Sep, given
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A run folder of [bold]excora fit[/bold]; nothing else is needed.")],
     data: Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to: .csv or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to: .csv, .parquet, of slides .h5ad.")],
     attention: Annotated[
         Path | None, typer.Option(help="Also write the attention weight of every element: .csv or .parquet.")
     ] = None,
@@ -22,6 +22,7 @@ def predict(
         float | None, typer.Option(help="Also columns lower and upper that hold this share of all labels: 0.9.")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="Folders of bags: a table of the bags to predict.")] = None,
+    features: Annotated[Path | None, typer.Option(help="Slides: folder of patch features, NAME.h5 a slide.")] = None,
     id_: Annotated[
         str | None, typer.Option("--id", help="Column that names the samples, if not as in training.")
     ] = None,
@@ -42,6 +43,8 @@ def predict(
 
       excora predict run new.csv --output predictions.csv --interval 0.9
 
+      excora predict run slide.h5ad --output predicted.h5ad
+
       excora predict run new_features/ --output predictions.parquet --attention attention.parquet
     """
     from excora.application import predict as apply
@@ -49,7 +52,8 @@ def predict(
 
     check_free(output, attention, overwrite=overwrite)
     written = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    found = apply(run, data, labels=labels, id=id_, attention=attention is not None, interval=interval, **written)
+    asked = {"labels": labels, "features": features, "id": id_, "attention": attention is not None}
+    found = apply(run, given(data), interval=interval, **asked, **written)
     found.save(output, attention, overwrite=overwrite)
     if as_json:
         echo_json(found.to_dict())

@@ -36,7 +36,7 @@ def validate(
         def tell(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total, visible=True)
 
-        summary = check(data, validation=validation, test=test, progress=tell, **roles)
+        summary = check(options.given(data), validation=validation, test=test, progress=tell, **roles)
     if as_json:
         echo_json(summary.to_dict())
     else:

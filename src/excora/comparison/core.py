@@ -18,8 +18,9 @@ from excora.comparison.progress import Finish, watch
 from excora.comparison.records import Record, Store, deciding
 from excora.comparison.result import MARGIN, Comparison
 from excora.comparison.runs import Fold, run
+from excora.data import sources
 from excora.data.dataset import Dataset
-from excora.data.reading import read
+from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import Split
 from excora.data.splits import folds as make_folds
@@ -30,7 +31,7 @@ from excora.storage import write_atomically, write_json
 
 
 def compare(
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     target: str | Iterable[str] = (),
     output: str | Path | None = None,
@@ -70,12 +71,16 @@ def compare(
     A missing LightGBM is left out and noted, or an error if ``models`` asks for it by name.
     """
     dataset = _dataset(data, target, roles)
+    source = sources[dataset.kind]
+    dataset = source.targeted(dataset, None)  # every fold has the same
     settings = settings or Settings()
     _check(dataset, seeds, margin)
     who, notes = entrants(models, settings, dataset.kind)
     first = settings.named.get("seed", 0)
     numbers = [first + k for k in range(seeds)]
-    parts = {seed: make_folds(dataset, folds=folds, seed=seed) for seed in numbers}
+    parts = {
+        seed: [source.apart(dataset, part) for part in make_folds(dataset, folds=folds, seed=seed)] for seed in numbers
+    }
     plan = Plan.of(dataset, who, settings, len(parts[first][0].train))
     store = Store(None if output is None else Path(output), resume=resume)
     jobs = [(seed, fold, one.name) for seed in numbers for fold in range(folds) for one in who]
@@ -142,7 +147,7 @@ def _records(
                 yield record
 
 
-def _dataset(data: str | Path | Dataset, target: str | Iterable[str], roles: dict[str, Any]) -> Dataset:
+def _dataset(data: Paths | Dataset, target: str | Iterable[str], roles: dict[str, Any]) -> Dataset:
     if not isinstance(data, Dataset):
         return read(data, target=target, **roles)
     asked = (target,) if isinstance(target, str) else tuple(target)
@@ -186,7 +191,7 @@ def _stoppable(store: Store, total: int, progress: bool) -> Iterator[None]:
 def _setup(data: Any, dataset: Dataset, roles: Roles, plan: Plan, folds: int, seeds: list[int]) -> dict[str, Any]:
     given = {name: value for name, value in roles.to_dict().items() if name != "target" and value not in (None, [])}
     return {
-        "excora": excora.__version__, "data": "in memory" if isinstance(data, Dataset) else str(data),
+        "excora": excora.__version__, "data": "in memory" if isinstance(data, Dataset) else shown(data),
         "target": list(dataset.targets), **given, "models": [one.name for one in plan.entrants], "folds": folds,
         "seeds": seeds, "settings": {"model": plan.host.model, **plan.asked.named},
     }  # fmt: skip
@@ -198,7 +203,12 @@ def _rerun(
     """The command line; a data set in memory has none."""
     if isinstance(data, Dataset):
         return "excora.compare(dataset, ...) with the setup of comparison.json"
-    words = ["excora", "compare", str(data), *dataclasses.replace(roles, target=tuple(setup["target"])).words()]
+    words = [
+        "excora",
+        "compare",
+        *map(str, listed(data)),
+        *dataclasses.replace(roles, target=tuple(setup["target"])).words(),
+    ]
     if models is not None:
         words += ["--models", ",".join(setup["models"])]
     words += ["--folds", str(setup["folds"]), "--seeds", str(len(setup["seeds"])), "--model", plan.host.model]

@@ -81,6 +81,11 @@ class Preparation:
         """The features of samples of the same kind; what does not fit is a DataError with a line a column."""
         return self.content.features(dataset)
 
+    def known_labels(self, dataset: Dataset) -> Floats | None:
+        """The targets of training as these data have them, (n, targets); None where they have none."""
+        found = self.content.known_labels(dataset)
+        return None if found is dataset.target and dataset.targets != self.targets else found
+
     def scale(self, target: Floats) -> NDArray[np.float32]:
         """(target - mean) / std, (n, targets); NaN where unknown."""
         return standardised(np.asarray(target, np.float64), self.mean, self.std).astype(np.float32)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,27 @@ from excora.data.roles import Roles
 from excora.data.source import Source
 from excora.errors import DataError, InputError
 
+#: Where samples are: a file or folder, or several of one kind for a source that reads several.
+Paths = str | Path | Sequence[str | Path]
 
-def read(path: str | Path, *, labelled: bool = True, **roles: Any) -> Dataset:
-    """Samples from a table, a long table (``bag`` names the column of the bags), a ragged .npz or a folder of bags.
+
+def listed(paths: Paths) -> list[Path]:
+    """As a list."""
+    return [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+
+
+def shown(paths: Paths) -> str:
+    """As a command line has them.
+
+    >>> shown(["a.h5ad", "b.h5ad"])
+    'a.h5ad b.h5ad'
+    """
+    found = listed(paths)
+    return str(found[0]) if len(found) == 1 else shlex.join(map(str, found))
+
+
+def read(path: Paths, *, labelled: bool = True, **roles: Any) -> Dataset:
+    """Samples from a table, a long table (``bag`` names the column of the bags), a ragged .npz, bags or slides.
 
     ``target``, ``group``, ``time``, ``weight``, ``id`` name the columns that play these roles, ``drop`` columns to
     leave out; all others are features. ``labels`` is the table that describes the files of a folder: the roles are
@@ -41,24 +62,30 @@ def read(path: str | Path, *, labelled: bool = True, **roles: Any) -> Dataset:
     return dataset
 
 
-def gather(path: str | Path, roles: Roles, labelled: bool, problems: list[str]) -> Dataset | None:
+def gather(path: Paths, roles: Roles, labelled: bool, problems: list[str]) -> Dataset | None:
     """:func:`read` with the problems noted in ``problems``; None where nothing can be built in spite of them."""
     try:
-        found = Path(path)
-        if not found.exists():
-            raise InputError(f"{found}: there is no such file or folder")
-        source = source_of(found, roles)
+        places = listed(path)
+        for found in places:
+            if not found.exists():
+                raise InputError(f"{found}: there is no such file or folder")
+        if not places:
+            raise InputError("there is nothing to read: give a file or folder")
+        source = source_of(found := places[0], roles)
         for role in roles.given:
             if role not in source.roles:
                 problems.append(f"{found}: {role}= has no meaning here, for the source of this file is {source.kind!r}")
-        dataset = source.read(found, roles, labelled=labelled, problems=problems)
+        several = {"more": places[1:]} if len(places) > 1 else {}
+        if several and "more" not in inspect.signature(source.read).parameters:
+            raise InputError(f"{source.kind} are read from one file or folder, got {len(places)}: {shown(path)[:200]}")
+        dataset = source.read(found, roles, labelled=labelled, problems=problems, **several)
         return dataset if dataset is None or not labelled else _with_labels(dataset, source)
     except DataError as error:
         problems.extend(error.problems)
     except InputError as error:
         problems.append(str(error))
     except OSError as error:  # a folder without permission, a disk that is gone
-        problems.append(f"{path}: this cannot be read: {error}")
+        problems.append(f"{shown(path)}: this cannot be read: {error}")
     return None
 
 

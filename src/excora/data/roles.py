@@ -48,6 +48,9 @@ class Roles:
     bag: str | None = _role("column", "Column that says which bag a row, or a file of --labels, belongs to.", text=True)
     time_within: str | None = _role("column", "Long tables: column of the time of an element, which orders its bag.")
     labels: Path | None = _role("file", "Folders of bags: the table of targets, one row a bag.")  # noqa: RUF009
+    features: Path | None = _role("file", "Slides: folder of patch features, NAME.h5 a slide.")  # noqa: RUF009
+    genes: str | None = _role("word", "Slides: how many genes, those of the largest mean in training (250); a file.")
+    expression: str | None = _role("word", "Slides: log1p (of counts per 10,000), or the paper's minmax.")
     id: str | None = _role("column", "Column that names the samples; in a label table, the file's name.", text=True)
     drop: tuple[str, ...] = _role("columns", "Column to leave out; repeat it for several.")
     sep: str | None = _role("word", "Text files: what separates the cells; guessed.")

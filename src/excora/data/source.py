@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from excora.data.dataset import Dataset, Features, Index, Spec
 from excora.data.roles import Roles
+from excora.data.splits import Split
+from excora.errors import InputError
 
 #: ``progress(done, total)``, called as samples are read.
 Progress = Callable[[int, int], None]
@@ -65,6 +67,10 @@ class Prepared(ABC):
         """What training has not prepared for, in the samples of ``index``; nothing, unless a source knows better."""
         return Examination({}, np.zeros(len(index), np.int64), ())
 
+    def known_labels(self, dataset: Dataset) -> NDArray[np.float64] | None:
+        """The labels of data to predict, (n, targets), where they have them: for sources that choose their targets."""
+        return dataset.target
+
     @property
     def element_names(self) -> list[str] | None:
         """Names of what a model weighs in a sample; None if they have none but their number."""
@@ -96,8 +102,17 @@ class Source(ABC):
         """The samples; what is wrong is noted in ``problems``, a line each, or raised as an InputError.
 
         With ``labelled`` False, data to predict, no column of a role need be there, and a column that training may not
-        have had is no problem. None where nothing can be built. A sample without any label may be among them.
+        have had is no problem. A source that reads several paths at once takes ``more`` of them. None where nothing can
+        be built. A sample without any label may be among them.
         """
+
+    def targeted(self, dataset: Dataset, train: Index | None) -> Dataset:  # noqa: ARG002
+        """The data set with its targets, for a source that chooses them by the training samples (None: by all)."""
+        return dataset
+
+    def apart(self, dataset: Dataset, parts: Split) -> Split:  # noqa: ARG002
+        """The parts without samples that would give away another part's, such as overlapping windows of a slide."""
+        return parts
 
     @abstractmethod
     def prepare(self, dataset: Dataset, index: Index) -> Prepared:
@@ -109,6 +124,16 @@ class Source(ABC):
 
         Anything else is a KeyError, TypeError, ValueError or AttributeError.
         """
+
+    def write(
+        self,
+        path: Path,
+        dataset: Dataset,  # noqa: ARG002
+        targets: tuple[str, ...],  # noqa: ARG002
+        layers: Mapping[str, Any],  # noqa: ARG002
+    ) -> None:
+        """Predictions of these samples in a format of the source's own, each of ``layers`` (n, targets)."""
+        raise InputError(f"{path}: predictions are written as .csv or .parquet, got {path.suffix or 'no ending'!r}")
 
     def check(self, dataset: Dataset, problems: list[str], progress: Progress | None = None) -> None:  # noqa: B027
         """What :meth:`read` had no time for, such as every number of every file: ``excora validate`` asks for it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,14 @@ from excora.console import aligned, table
 from excora.data import sources
 from excora.data.dataset import Dataset
 from excora.data.preparation import Preparation
-from excora.data.reading import gather
+from excora.data.reading import Paths, gather, shown
 from excora.data.roles import Roles
 from excora.data.source import Fact
 from excora.data.splits import split
 from excora.errors import DataError, InputError
+
+#: Targets that a summary has a line for.
+SHOWN = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,12 @@ class Summary:
     def lines(self) -> list[tuple[str, str]]:
         """Name and value of each line of the summary."""
         found = [("data", self.path), ("samples", f"{self.samples:,} {sources[self.kind].sample}s")]
-        for name, figures in self.targets.items():
+        for name, figures in list(self.targets.items())[:SHOWN]:
             text = ", ".join(f"{what} {figures[what]:.4g}" for what in ("mean", "std", "min", "max"))
             unknown = f", unknown in {figures['unknown']:,}" if figures["unknown"] else ""
             found.append((f"target {name}", text + unknown))
+        if len(self.targets) > SHOWN:
+            found.append(("targets", f"{len(self.targets) - SHOWN:,} more"))
         found += [(fact.name, fact.text) for fact in self.content]
         if self.groups is not None:
             found.append(("groups", f"{self.groups:,}"))
@@ -63,7 +67,7 @@ class Summary:
 
 
 def validate(
-    path: str | Path,
+    path: Paths,
     *,
     validation: float = 0.2,
     test: float = 0.2,
@@ -87,18 +91,20 @@ def validate(
     dataset = gather(path, Roles.of(**roles), True, problems)
     if dataset is not None:
         sources[dataset.kind].check(dataset, problems, progress)
-        summary = _summarise(Path(path), dataset, problems, validation, test, seed)
+        summary = _summarise(shown(path), dataset, problems, validation, test, seed)
     if problems or dataset is None or summary is None:
         raise DataError(problems)
     return summary
 
 
 def _summarise(
-    path: Path, dataset: Dataset, problems: list[str], validation: float, test: float, seed: int
+    path: str, dataset: Dataset, problems: list[str], validation: float, test: float, seed: int
 ) -> Summary | None:
     """The summary of sound data; what the split or the preparation runs into is one more problem."""
     try:
-        parts = split(dataset, validation=validation, test=test, seed=seed)
+        source = sources[dataset.kind]
+        parts = source.apart(dataset, split(dataset, validation=validation, test=test, seed=seed))
+        dataset = source.targeted(dataset, parts.train)
     except InputError as error:
         problems.append(f"{path}: {error}")
     if problems:
@@ -113,7 +119,7 @@ def _summarise(
         return None
     assert dataset.target is not None
     return Summary(
-        path=str(path),
+        path=path,
         kind=dataset.kind,
         samples=len(dataset),
         targets={name: _figures(y) for name, y in zip(dataset.targets, dataset.target.T, strict=True)},

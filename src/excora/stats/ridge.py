@@ -65,17 +65,31 @@ class RidgePath:
         self.back = a.T @ vectors if wide else vectors
         self.rotated = vectors.T @ (b if wide else a.T @ b)
 
-    def at(self, alpha: float) -> Linear:
-        """The fit with this penalty."""
-        coefficient = self.back @ (self.rotated / (self.values + alpha)[:, None])
-        return Linear(coefficient, self.level - self.mean @ coefficient)
+    def at(self, alpha: float, targets: NDArray[np.bool_] | None = None) -> Linear:
+        """The fit with this penalty; of these ``targets`` (t,), or of all."""
+        some = slice(None) if targets is None else targets
+        coefficient = self.back @ (self.rotated[:, some] / (self.values + alpha)[:, None])
+        return Linear(coefficient, self.level[some] - self.mean @ coefficient)
+
+    def turned(self, x: Array) -> Array:
+        """Features (m, p) in coordinates (m, r) in which every penalty is a division: see :meth:`predicted`."""
+        return (x - self.mean) @ self.back
+
+    def predicted(self, turned: Array, alpha: float) -> Array:
+        """Predictions (m, t) of the fit with this penalty, without its coefficients: they cost more than the rest."""
+        return turned @ (self.rotated / (self.values + alpha)[:, None]) + self.level
+
+    @cached_property
+    def _own(self) -> Array:
+        """The samples themselves, turned."""
+        return self.centred @ self.back
 
     @cached_property
     def _seen(self) -> Array:
         """(n, r): the squared coordinates of x - m in the eigenvectors of A'A."""
         # The columns of `back` for a wide matrix have a squared length of their eigenvalue.
         length = (self.back**2).sum(0)
-        return (self.centred @ self.back) ** 2 / np.where(length > 1e-14 * length.max(initial=0.0), length, np.inf)
+        return self._own**2 / np.where(length > 1e-14 * length.max(initial=0.0), length, np.inf)
 
     def leverage(self, alpha: float) -> Array:
         """h_i (n,): how much a label moves its own prediction."""
@@ -83,7 +97,7 @@ class RidgePath:
 
     def left_out(self, alpha: float) -> Array:
         """For each sample the prediction (n, t) of the fit with this penalty to all the others."""
-        missed = self.y - self.at(alpha).predict(self.centred + self.mean)
+        missed = self.y - self.predicted(self._own, alpha)
         return self.y - missed / np.maximum(1.0 - self.leverage(alpha), 1e-12)[:, None]
 
 
@@ -93,16 +107,17 @@ class LeftOutGroups:
     def __init__(self, x: Array, y: Array, weight: Array | None, group: NDArray[Any]) -> None:
         names, codes = np.unique(group, return_inverse=True)
         fold = codes % min(len(names), FOLDS)
-        self.x, self.shape, self.folds = x, y.shape, []
+        self.shape, self.folds = y.shape, []
         for number in range(int(fold.max()) + 1):
             seen = fold != number
-            self.folds.append((~seen, RidgePath(x[seen], y[seen], None if weight is None else weight[seen])))
+            path = RidgePath(x[seen], y[seen], None if weight is None else weight[seen])
+            self.folds.append((~seen, path, path.turned(x[~seen])))
 
     def left_out(self, alpha: float) -> Array:
         """For each sample the prediction (n, t) of the fit to the other folds."""
         found = np.empty(self.shape)
-        for held, path in self.folds:
-            found[held] = path.at(alpha).predict(self.x[held])
+        for held, path, turned in self.folds:
+            found[held] = path.predicted(turned, alpha)
         return found
 
 
@@ -186,10 +201,10 @@ def _best(
         out = judge.left_out(alpha)
         now = v @ (path.y - out) ** 2
         better = now < error
-        if better.any():
-            line = path.at(alpha)
-            coefficient[:, better], intercept[better] = line.coefficient[:, better], line.intercept[better]
-            own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]
+        own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]
+    for alpha in np.unique(penalty[penalty > 0]):  # 0: nothing could be judged
+        chosen = penalty == alpha
+        coefficient[:, chosen], intercept[chosen] = path.at(alpha, chosen)
     return LeftOutRidge(Linear(coefficient, intercept), own, penalty)
 
 

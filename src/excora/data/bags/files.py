@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.errors import ExcoraError, InputError, MissingExtraError
+from excora.data.hdf5 import complaints, open_hdf5, stored
+from excora.errors import InputError
 
 FORMATS = (".h5", ".hdf5", ".npz", ".safetensors", ".pt")
 
@@ -38,20 +37,6 @@ class Member(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran: bool
-
-
-@contextmanager
-def complaints(path: Path, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises into an InputError that names the file."""
-    try:
-        yield
-    except ExcoraError:
-        raise
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(str(error.name), "app") from error
-    except Exception as error:  # a broken file may provoke any kind
-        what = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path}: this is not readable as {kind}: {what}") from None
 
 
 def read_header(path: Path) -> Header:
@@ -102,8 +87,8 @@ def _read(path: Path, key: str) -> NDArray[Any]:
                 return file.get_tensor(key).float().numpy()
         if kind == ".pt":
             return _tensors(path)[key].float().numpy()
-        with _hdf5(path) as file:
-            return _stored(path, file, key)[()]
+        with open_hdf5(path) as file:
+            return stored(path, file, key)[()]
 
 
 _KINDS = {
@@ -140,41 +125,10 @@ def _choose(path: Path, found: dict[str, tuple[int, ...]]) -> Header:
 # HDF5 ----------------------------------------------------------------------------------------------------------------
 
 
-def _hdf5(path: Path) -> Any:
-    import h5py
-
-    return h5py.File(path, "r", locking="best-effort")
-
-
-def _stored(path: Path, file: Any, key: str) -> Any:
-    """The dataset ``key``, None for a group; refused if its numbers would come from elsewhere: nothing is followed.
-
-    By h5py's low-level calls, which take half the time: a data set may have ten thousand files.
-    """
-    from h5py import Dataset, h5d, h5l, h5o
-
-    name = key.encode()
-    if file.id.links.get_info(name).type != h5l.TYPE_HARD:
-        raise InputError(
-            f"{path}: {key!r} is a link to another place; for safety only arrays stored in the file itself are read: "
-            f"copy the data into it"
-        )
-    found = h5o.open(file.id, name)
-    if not isinstance(found, h5d.DatasetID):
-        return None
-    layout = found.get_create_plist()
-    if layout.get_layout() == h5d.VIRTUAL or layout.get_external_count():
-        raise InputError(
-            f"{path}: {key!r} is a virtual dataset or one stored outside; for safety only arrays stored in the file "
-            f"itself are read: copy the data into it"
-        )
-    return Dataset(found)
-
-
 def _hdf5_shapes(path: Path, first: str | None) -> dict[str, tuple[int, ...]]:
-    with _hdf5(path) as file:
+    with open_hdf5(path) as file:
         names = [first] if first is not None and file.id.links.exists(first.encode()) else list(file)
-        found = {name: _stored(path, file, name) for name in names}
+        found = {name: stored(path, file, name) for name in names}
         for name, dataset in found.items():
             if name == KEY and dataset is not None and dataset.dtype.kind not in "fiub":
                 raise InputError(f"{path}: {name!r} must hold numbers, got {dataset.dtype}")

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.data.bags.content import BagSet
-from excora.data.bags.files import complaints, map_member, members, read_member
+from excora.data.bags.files import map_member, members, read_member
 from excora.data.bags.stores import ArrayBags
 from excora.data.dataset import Dataset
+from excora.data.hdf5 import complaints
 from excora.data.roles import Roles
 from excora.data.sheet import Sheet, note_all
 from excora.errors import InputError

@@ -1,0 +1,130 @@
+"""Exemplars of a spot: the training spots of other slides whose vectors are nearest, and what is measured there."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from excora.data.dataset import Features, Index, Inputs
+from excora.data.hdf5 import complaints
+from excora.data.spatial.extraction import cache_folder
+from excora.errors import InputError
+from excora.models.base import Samples
+from excora.models.parts.neighbours import Search
+from excora.storage import write_atomically
+
+#: Spots whose vectors are read at once.
+PIECE = 1024
+
+
+class ExemplarFeatures:
+    """Prepared spots with their exemplars: ``found`` (n, k) places in the bank, ``allowed`` (n, k) which there are."""
+
+    def __init__(self, features: Features, bank: Exemplars, found: Tensor, allowed: Tensor) -> None:
+        self.features, self.found, self.allowed = features, found, allowed
+        self.feature, self.target = bank.feature.detach().cpu(), bank.target.detach().cpu()
+        self.sizes: Index = features.sizes
+
+    def read(self, index: Index) -> Inputs:
+        """The spots of ``index``, with ``exemplar_features``, ``exemplar_targets`` and ``exemplar_mask``."""
+        rows = torch.as_tensor(index, dtype=torch.long)
+        found, mask = self.found[rows], self.allowed[rows]
+        hide = ~mask.unsqueeze(-1)
+        return self.features.read(index) | {
+            "exemplar_features": self.feature[found].masked_fill(hide, 0.0),
+            "exemplar_targets": self.target[found].masked_fill(hide, 0.0),
+            "exemplar_mask": mask,
+        }
+
+
+class OtherSlides:
+    """Which pairs of a query and a candidate must not meet: those of one slide."""
+
+    def __init__(self, query: Tensor, candidate: Tensor) -> None:
+        self.query, self.candidate = query, candidate
+
+    def __call__(self, query: Tensor, candidate: Tensor) -> Tensor:
+        """True for pairs that must not, by broadcasting."""
+        return self.query[query] == self.candidate[candidate]
+
+
+class Exemplars(nn.Module):
+    """The training spots that others look at: vectors, standardised labels (0 where unknown), keys of slides.
+
+    >>> bank = Exemplars(2, 3, 1)
+    >>> {name: tuple(values.shape) for name, values in bank.named_buffers()}
+    {'feature': (2, 3), 'target': (2, 1), 'slide': (2,)}
+    """
+
+    feature: Tensor
+    target: Tensor
+    slide: Tensor
+
+    def __init__(self, count: int, width: int, targets: int) -> None:
+        super().__init__()
+        self.register_buffer("feature", torch.zeros(count, width))
+        self.register_buffer("target", torch.zeros(count, targets))
+        self.register_buffer("slide", torch.zeros(count, dtype=torch.long))
+
+    @torch.no_grad()
+    def remember(self, samples: Samples) -> None:
+        """The training spots of ``samples``; their features must have been asked for (``feature=True``)."""
+        feature, slide = _vectors(samples.features, samples.train)
+        for buffer, values in (
+            (self.feature, feature), (self.slide, slide),
+            (self.target, torch.from_numpy(np.nan_to_num(samples.target[samples.train]))),
+        ):  # fmt: skip
+            if buffer.shape != values.shape:
+                raise InputError(f"exemplars of shape {tuple(buffer.shape)} cannot hold {tuple(values.shape)}")
+            buffer.copy_(values)
+
+    def look_up(self, features: Features, k: int) -> ExemplarFeatures:
+        """The spots with their k nearest exemplars, exactly, by the Euclidean distance of standardised vectors.
+
+        None is of the spot's own slide; a spot with fewer than k has the rest masked. What was found is kept on disk,
+        under a hash of all that it depends on.
+        """
+        feature, slide = _vectors(features, np.arange(len(features.sizes)))
+        bank, there = self.feature.detach().cpu(), self.slide.detach().cpu()
+        if bool((there == there[0]).all()) and bool((slide == there[0]).any()):
+            raise InputError("exemplars come from other slides, and all training spots are of one: give more slides")
+        found, allowed = _cached(feature, slide, bank, there, k)
+        return ExemplarFeatures(features, self, found, allowed)
+
+
+def _vectors(features: Features, index: Index) -> tuple[Tensor, Tensor]:
+    """Own vectors (n, d) and keys of slides (n,), without pictures."""
+    light = getattr(features, "light", None)
+    source: Any = features if light is None else light()
+    parts = [source.read(piece) for piece in np.array_split(index, -(-len(index) // PIECE))]
+    if "feature" not in parts[0]:
+        raise InputError("exemplars are searched by the vectors of spots: prepare them with feature=True")
+    return torch.cat([part["feature"] for part in parts]), torch.cat([part["slide"] for part in parts])
+
+
+def _cached(query: Tensor, slide: Tensor, bank: Tensor, there: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    key = hashlib.sha256(f"exemplars 1 {k}".encode())
+    for tensor in (query, slide, bank, there):
+        key.update(f"{tuple(tensor.shape)}".encode())
+        key.update(np.ascontiguousarray(tensor.numpy()))
+    path = cache_folder() / "exemplars" / f"{key.hexdigest()}.npz"
+    if path.is_file():
+        with complaints(path, "exemplars that Excora found (remove the file)"), np.load(path) as file:
+            found, allowed = (torch.from_numpy(file[name]) for name in ("found", "allowed"))
+            fits = found.shape == allowed.shape == (len(query), k) and allowed.dtype == torch.bool
+            if fits and 0 <= int(found.min()) <= int(found.max()) < len(bank):
+                return found.long(), allowed
+    numbers = torch.arange(len(query))
+    search: Any = Search(bank, exact=True)
+    found, allowed = search(query, k, excluded=OtherSlides(slide, there), numbers=numbers)
+    buffer = io.BytesIO()
+    np.savez(buffer, found=found.numpy().astype(np.int32), allowed=allowed.numpy())
+    with contextlib.suppress(OSError):  # nowhere to keep it: found again next time
+        write_atomically(path, buffer.getvalue())
+    return found, allowed

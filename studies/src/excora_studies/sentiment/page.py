@@ -37,7 +37,7 @@ def differences(contents: Contents) -> str:
         sure = one["low"] > 0 or one["high"] < 0
         name = f"{pair['first']} − {pair['second']}"
         rows.append([pair["part"], name, f"**{text}**" if sure else text, f"{pair['MAE']:+.3f}", str(pair["seeds"])])
-    return table(("part", "difference", "PCC [95 %]", "MAE", "seeds"), rows)
+    return table(("part", "difference", "PCC [95 %]", "MAE", "seeds"), rows) if rows else "No pair is computed yet."
 
 
 def words(contents: Contents) -> str:
@@ -55,9 +55,13 @@ def words(contents: Contents) -> str:
 
 
 def missing(contents: Contents) -> str:
-    """What is not computed."""
-    found = contents["sentiment"]["summary"]["missing"]
-    return "Not computed: " + "; ".join(found) + "." if found else "Every row is computed."
+    """What is not computed, by part."""
+    parts: dict[str, list[str]] = {}
+    for one in contents["sentiment"]["summary"]["missing"]:
+        part, _, arm = one.partition(": ")
+        parts.setdefault(part, []).append(arm)
+    lines = [f"- {part}: {'; '.join(arms)}" for part, arms in parts.items()]
+    return "\n".join(["Not computed yet:", "", *lines]) if lines else "Every row is computed."
 
 
 BLOCKS = {

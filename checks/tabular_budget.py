@@ -1,9 +1,9 @@
-"""What a fit of ``TabularRegressor`` costs and reaches on 20,000 x 30 rows: the default, and the FT-Transformer.
+"""What a fit of ``TabularRegressor`` costs and reaches on 20,000 x 30 rows or more: the default, the FT-Transformer.
 
-``python -m checks.tabular_budget [TIMES [THREADS]]`` fits on the rows of ``benchmarks.bench_tabular_fit``: the default,
-then the FT-Transformer with its number of epochs and with TIMES (10) as many, patience likewise, on THREADS (2)
-threads. It prints seconds and the PCC on 20,000 other rows (of the default on 4,000 of them: it predicts slowly). With
-TIMES 0 the default alone, two minutes of CPU; the others take half an hour.
+``python -m checks.tabular_budget [TIMES [THREADS [ROWS]]]`` fits on the rows of ``benchmarks.bench_tabular_fit``: the
+default, then the FT-Transformer with its number of epochs and with TIMES (10) as many, patience likewise, on THREADS
+(2) threads. It prints seconds and the PCC on 20,000 other rows (of the default on 4,000 of them: it predicts slowly).
+With TIMES 0 the default alone, two minutes of CPU; the others take half an hour.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def line(name: str, model: Any, rows: tuple[Floats, Floats], new: tuple[Floats, 
     return f"{name}: {seconds:.0f} s ({cpu:.0f} of CPU), PCC {pcc:.4f}"
 
 
-def main(times: int = 10, threads: int = 2) -> None:
+def main(times: int = 10, threads: int = 2, rows: int = ROWS) -> None:
     torch.set_num_threads(threads)
-    x, y, _ = table(ROWS, seed=0)
+    x, y, _ = table(rows, seed=0)
     new, label, true = table(ROWS, seed=1)
-    print(f"{ROWS:,} x {COLUMNS}, {threads} threads; the true function has PCC {np.corrcoef(true, label)[0, 1]:.4f}")
+    print(f"{rows:,} x {COLUMNS}, {threads} threads; the true function has PCC {np.corrcoef(true, label)[0, 1]:.4f}")
     default = TabularRegressor(random_state=0)
     print(line("default", default, (x, y), (new[:SOME], label[:SOME])), default.network_.carried()[1], flush=True)
     model = TabularRegressor(model="ft-transformer", random_state=0)

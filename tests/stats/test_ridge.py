@@ -122,3 +122,28 @@ def test_standardised_ridge_reads_columns_as_they_are():
     z = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1)
     for t, alpha in enumerate(found.penalty):
         np.testing.assert_allclose(found.line.predict(x)[:, t], _peer(z, y, weight, alpha).predict(z)[:, t], rtol=1e-8)
+
+
+def test_a_shared_penalty_is_that_of_the_least_sum_of_errors():
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(30, 8))
+    y = x @ rng.normal(size=(8, 5)) + 3 * rng.normal(size=(30, 5))
+    group = np.repeat(np.arange(5), 6)
+    grid = (0.1, 3.0, 30.0, 500.0)
+    for parts in (None, group):
+        found = left_out_ridge(x, y, penalties=grid, group=parts, shared=True)
+        errors = [((left_out_ridge(x, y, penalties=[a], group=parts).left_out - y) ** 2).sum() for a in grid]
+        assert set(found.penalty) == {grid[int(np.argmin(errors))]}
+        alone = left_out_ridge(x, y, penalties=found.penalty[:1].tolist(), group=parts)
+        np.testing.assert_allclose(found.left_out, alone.left_out, rtol=1e-12)
+        np.testing.assert_allclose(found.line.coefficient, alone.line.coefficient, rtol=1e-12)
+
+
+def test_predictions_need_no_coefficients():
+    rng = np.random.default_rng(5)
+    for shape in ((12, 30), (30, 4)):
+        x, y, new = rng.normal(size=shape), rng.normal(size=(shape[0], 3)), rng.normal(size=(6, shape[1]))
+        path = RidgePath(x, y)
+        np.testing.assert_allclose(path.predicted(path.turned(new), 2.0), path.at(2.0).predict(new), atol=1e-12)
+        some = path.at(2.0, np.array([True, False, True]))
+        np.testing.assert_allclose(some.coefficient, path.at(2.0).coefficient[:, [0, 2]], atol=1e-12)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from excora.application.predicting import check_free, read_like
 from excora.application.run import Run
 from excora.data.dataset import Dataset, Features
+from excora.data.reading import Paths, shown
 from excora.data.table import TableFeatures, TableSpec
 from excora.diagnosis.attention_maps import attention_maps
 from excora.diagnosis.explaining import Explained, beside_pool
@@ -66,7 +67,7 @@ class Explanations:
 @torch.no_grad()
 def explain(
     run: Run | str | Path,
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     target: str | None = None,
     most_rows: int = 5,
@@ -98,7 +99,7 @@ def explain(
         predict, elements, attention = of(network, features, number, run, place)
         found = explain_one(predict, elements, attention, tolerance=far, sensitivity=sensitivity, most=most)
         rows[str(dataset.ids[number])] = found
-    source = "the data" if isinstance(data, Dataset) else Path(data).name
+    source = "the data" if isinstance(data, Dataset) else Path(shown(data)).name
     return Explanations(run.setup.model, names[place], source, sensitivity, rows)
 
 

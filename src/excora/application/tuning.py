@@ -23,7 +23,7 @@ from excora.application.folder import claim, versions
 from excora.application.lock import locked
 from excora.application.results import columns
 from excora.data.dataset import Dataset, Index
-from excora.data.reading import read
+from excora.data.reading import Paths, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import split
 from excora.data.table import Table
@@ -102,7 +102,7 @@ def _figure(value: float | None) -> str:
 
 
 def tune(
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     output: str | Path,
     target: str | Iterable[str] = (),
@@ -135,7 +135,7 @@ def tune(
 
 
 def _tune(
-    data: str | Path | Dataset, folder: Path, given: Roles, ensemble: Told, shares: dict[str, float], *, resume: bool
+    data: Paths | Dataset, folder: Path, given: Roles, ensemble: Told, shares: dict[str, float], *, resume: bool
 ) -> Tuned:
     """:func:`tune` in a folder that nobody else writes to."""
     there = claim(folder, resume=resume)
@@ -196,7 +196,7 @@ def _config(
     import excora
 
     named = roles.to_dict() | {"target": list(dataset.targets)}
-    path = None if isinstance(data, Dataset) else str(data)
+    path = None if isinstance(data, Dataset) else shown(data)
     return {
         "excora": excora.__version__, "state": "training", "split": shares, "environment": versions(),
         "data": {"path": path, **named, "fingerprint": dataset.fingerprint()},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from excora.cli.base import echo_json, show
-from excora.cli.options import Data, Json
+from excora.cli.options import Data, Json, given
 
 
 def explain(
@@ -39,8 +39,8 @@ def explain(
     from excora.application.predicting import check_free
 
     check_free(output, overwrite=overwrite)
-    how = {"tolerance": tolerance, "sensitivity": sensitivity, "most": most}
-    found = apply(run, data, target=target, most_rows=rows, **how)
+    how: dict[str, Any] = {"tolerance": tolerance, "sensitivity": sensitivity, "most": most}
+    found = apply(run, given(data), target=target, most_rows=rows, **how)
     if output is not None:
         found.save(output, overwrite=overwrite)
     if as_json:

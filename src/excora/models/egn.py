@@ -109,6 +109,13 @@ class EGN(Network):
         self.bank: Exemplars | None = None
         self.count = 0
 
+    @torch.no_grad()
+    def begin_at_zero(self, inputs: Inputs, *, only_try: bool = False) -> bool:  # noqa: ARG002
+        """By the head."""
+        for p in () if only_try else self.head.out.parameters():
+            p.zero_()
+        return True
+
     def look_up(self, features: Features) -> Features:
         """New windows with their exemplars."""
         return features if self.bank is None else self.bank.look_up(features, self.count)

@@ -57,7 +57,8 @@ class RidgePath:
         self.mean, self.level = np.average(x, axis=0, weights=self.v), np.average(y, axis=0, weights=self.v)
         root = np.sqrt(self.v)[:, None]
         self.centred = x - self.mean
-        a, b = self.centred * root, (y - self.level) * root
+        equal = bool((self.v == 1.0).all())  # then nothing is multiplied: a copy of x would be a lot
+        a, b = self.centred if equal else self.centred * root, (y - self.level) * root
         wide = a.shape[1] > n
         values, vectors = np.linalg.eigh(a @ a.T if wide else a.T @ a)
         self.values = np.maximum(values, 0.0)
@@ -111,6 +112,7 @@ class LeftOutGroups:
         for number in range(int(fold.max()) + 1):
             seen = fold != number
             path = RidgePath(x[seen], y[seen], None if weight is None else weight[seen])
+            path.centred, path.y = path.centred[:0], path.y[:0]  # it only predicts: a copy of x a fold would be a lot
             self.folds.append((~seen, path, path.turned(x[~seen])))
 
     def left_out(self, alpha: float) -> Array:
@@ -135,10 +137,14 @@ def left_out_ridge(
     weight: Array | None = None,
     penalties: Sequence[float] = PENALTIES,
     group: NDArray[Any] | None = None,
+    *,
+    shared: bool = False,
 ) -> LeftOutRidge:
     """One penalty a target, by exact leave-one-out; a label that is NaN is not known and does not count.
 
-    ``group`` (n,): samples of one group are left out together, see :class:`LeftOutGroups`.
+    ``group`` (n,): samples of one group are left out together, see :class:`LeftOutGroups`. ``shared``: one penalty for
+    all targets that are known for the same samples, of the least sum of squared errors: what few samples say of the
+    best penalty of one of many noisy targets is mostly noise.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(50, 2))
@@ -162,10 +168,10 @@ def left_out_ridge(
             left_out[:, targets] = intercept[targets]
             continue
         held = None if weight is None else weight[known]
-        given = x[known], y[known][:, targets], held
+        given = x if known.all() else x[known], y[known][:, targets], held
         apart = group is not None and len(set(group[known])) > 1
         path, judge = RidgePath(*given), LeftOutGroups(*given, group[known]) if apart and group is not None else None
-        line, own, penalty = _best(path, judge or path, held, penalties)
+        line, own, penalty = _best(path, judge or path, held, penalties, shared=shared)
         coefficient[:, targets], intercept[targets], chosen[targets] = line.coefficient, line.intercept, penalty
         left_out[:, targets] = line.predict(x)
         left_out[np.ix_(known, targets)] = own
@@ -190,9 +196,17 @@ def standardised_ridge(
 
 
 def _best(
-    path: RidgePath, judge: RidgePath | LeftOutGroups, weight: Array | None, penalties: Sequence[float]
+    path: RidgePath,
+    judge: RidgePath | LeftOutGroups,
+    weight: Array | None,
+    penalties: Sequence[float],
+    *,
+    shared: bool,
 ) -> LeftOutRidge:
-    """By target, the penalty of the least weighted squared error on left-out samples; the larger one of equals."""
+    """By target the penalty of the least weighted squared error on left-out samples; the larger one of equals.
+
+    ``shared``: one for all, of the least sum.
+    """
     v = np.ones(len(path.y)) if weight is None or not weight.any() else weight
     error = np.full(path.y.shape[1], np.inf)
     coefficient = np.zeros((path.centred.shape[1], path.y.shape[1]))
@@ -200,6 +214,7 @@ def _best(
     for alpha in sorted(penalties, reverse=True):
         out = judge.left_out(alpha)
         now = v @ (path.y - out) ** 2
+        now = np.full_like(now, now.sum()) if shared else now
         better = now < error
         own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]
     for alpha in np.unique(penalty[penalty > 0]):  # 0: nothing could be judged

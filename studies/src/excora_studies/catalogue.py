@@ -70,6 +70,10 @@ elliptical = Entry("elliptical", "channels that count by what they move: what th
 primal = Entry("primal", "self-attention without a matrix of pairs: its objective, its largest tensor, its rank")
 event_times = Entry("event-times", "functional time: kernels, invariance, and what the time between events is worth")
 transport = Entry("transport", "how far maps and trained encoders are from an optimal map, and how straight they go")
+spatial = Entry(
+    "spatial",
+    "gene expression from slide images on sections never seen: ridge, EGN, spots, with and without ECA (Table 3)",
+)
 
 #: In the order of the pages.
 STUDIES = {
@@ -87,6 +91,7 @@ STUDIES = {
             single_location,
             gains,
             sentiment,
+            spatial,
         ),
         *(spectral, in_context, elliptical, primal, event_times, transport),
     )

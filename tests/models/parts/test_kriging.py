@@ -19,6 +19,7 @@ from excora.models.parts.kriging import (
     distance,
     learn,
     predict,
+    search,
     typical,
 )
 from excora.models.parts.neighbours import Excluded
@@ -100,3 +101,22 @@ def test_the_metric_finds_the_channel_that_matters(wave):
     errors = [(choose(part, k, generator, 30).guess - part.held.label).square().mean() for k in (keys, start)]
     assert errors[0] < 0.5 * errors[1]
     assert typical(torch.zeros(3, 2), generator) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["nobody", "one", "pairs"])
+def test_a_search_in_pieces_finds_the_same(monkeypatch, kind):
+    generator = torch.Generator().manual_seed(0)
+    query, candidate = torch.randn(7, 3, generator=generator), torch.randn(30, 3, generator=generator)
+    banned = {"nobody": None, "one": torch.arange(7), "pairs": torch.rand(7, 30, generator=generator) < 0.9}[kind]
+    found, allowed = search(query, candidate, 5, banned)
+    distances = torch.cdist(query.double(), candidate.double())
+    if kind == "one":
+        assert not (found == torch.arange(7).unsqueeze(1)).any()
+    elif banned is not None:
+        assert torch.equal(allowed, ~banned.gather(1, found))
+        distances.masked_fill_(banned, torch.inf)
+    assert kind == "one" or torch.equal(distances.gather(1, found)[allowed], distances.sort(1).values[:, :5][allowed])
+    monkeypatch.setattr("excora.models.parts.kriging.PAIRS", 60)
+    again = search(query, candidate, 5, banned)
+    assert torch.equal(again[0], found)
+    assert torch.equal(again[1], allowed)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.bags.files import complaints
 from excora.data.bags.stores import ArrayBags
+from excora.data.hdf5 import complaints
 from excora.data.modalities.content import MODALITIES, Frames, ModalitySet
 from excora.errors import InputError
 from excora.storage import write_atomically

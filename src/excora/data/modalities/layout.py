@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excora.data.bags.files import complaints, members, read_member
+from excora.data.bags.files import members, read_member
+from excora.data.hdf5 import complaints
 from excora.data.modalities.content import MODALITIES
 from excora.data.modalities.unpickling import read_pickle
 from excora.errors import InputError

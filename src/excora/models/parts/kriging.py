@@ -26,6 +26,8 @@ STARTS = (0.1, 1.0, 10.0)
 RANK = 4  #: of W
 #: Held-out rows that choose, at most.
 ASKED = 512
+#: Distances in memory at a time.
+PAIRS = 2**25
 #: What length scales (in median distances to the 16th neighbour) and nuggets are chosen from.
 LENGTHS, NUGGETS = (1.0, 3.0, 9.0), (0.01, 0.1, 0.4, 1.5, 6.0, 25.0)
 
@@ -97,6 +99,11 @@ def search(query: Tensor, candidate: Tensor, k: int, banned: Tensor | None = Non
 
     ``banned`` says so of every pair, (n, candidates), or names one candidate of each query, (n,).
     """
+    if len(query) * len(candidate) > PAIRS and len(query) > 1:
+        step = max(PAIRS // len(candidate), 1)
+        every: list[Tensor | None] = [None] * len(query) if banned is None else list(banned.split(step))
+        parts = [search(one, candidate, k, no) for one, no in zip(query.split(step), every, strict=False)]
+        return torch.cat([found for found, _ in parts]), torch.cat([allowed for _, allowed in parts])
     square = torch.addmm(candidate.square().sum(1), query, candidate.T, alpha=-2.0)
     if banned is not None and banned.ndim == 1:
         square.scatter_(1, banned.unsqueeze(1), math.inf)

@@ -31,6 +31,8 @@ def test_reproduce_finds_a_study_by_its_entry_point(monkeypatch):
     assert found["summary"] == {
         "output": "runs/toy", "data": None, "seeds": None, "preset": "quick", "only": ["a"], "console": None,
     }  # fmt: skip
+    found = json.loads(call("reproduce", "toy", "--protocol", "published", "--json").output)
+    assert found["summary"]["preset"] == "published"
     assert "toy: nothing at all, quickly" in call("reproduce", "--help").output
     wrong = call("reproduce", "nothing")
     assert str(wrong.exception) == "study must be one of toy, got 'nothing'"

@@ -19,6 +19,7 @@ except ImportError as error:  # the library alone was installed
 
 from excora.cli import (
     compare,
+    convert,
     demo,
     diagnose,
     explain,
@@ -47,6 +48,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         explain.explain,
         compare.compare,
         validate.validate,
+        convert.convert,
         diagnose.diagnose,
         models.models,
         features.features,

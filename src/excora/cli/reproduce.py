@@ -43,13 +43,16 @@ class Listing(TyperCommand):
 def reproduce(
     name: Annotated[str, typer.Argument(help="Which study.", show_default=False)],
     output: Annotated[Path | None, typer.Option(help="Folder of the results; runs/NAME by default.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder of the UCI files; else EXCORA_DATA.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the study's files; else EXCORA_DATA.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Repetitions; the study's own number by default.")] = None,
     preset: Annotated[
         str, typer.Option(help="quick: to try it out, numbers mean nothing; cpu: the study; paper: for GPUs (tabular).")
     ] = "cpu",
     only: Annotated[
         list[str] | None, typer.Option(help="Only the parts with this in their name (tabular); may be repeated.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="published: the test part picks the epoch, labelled so (sentiment).")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +76,7 @@ def reproduce(
             output or Path("runs") / name,
             data=data,
             seeds=seeds,
-            preset=preset,
+            preset=protocol or preset,
             only=only or (),
             console=None if as_json else console,
         )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
+from excora.data.dataset import Dataset
 from excora.data.modalities import ModalitySet
-from excora.data.modalities.tokens import MOST, encode, from_bert, packed, pieces
+from excora.data.modalities.tokens import MOST, encode, from_bert, packed, pieces, read_tokenizer
+from excora.data.preparation import Preparation
 from excora.errors import InputError
 
 
@@ -28,7 +33,7 @@ def folder(tmp_path_factory):
 
 def test_transcripts_through_a_tokenizer(folder):
     content = ModalitySet({}, np.array(["GOOD film", "bad", "film " * 100], object))
-    found = encode(content, folder)
+    found = encode(content, read_tokenizer(folder))
     assert found.shape == (3, MOST)
     assert found[:2, :5].tolist() == [[1, 3, 5, 2, -1], [1, 4, 2, -1, -1]]
     assert (found[2] >= 0).all()
@@ -47,15 +52,28 @@ def test_ids_of_the_file():
 
 def test_what_cannot_be_read(folder, tmp_path):
     with pytest.raises(InputError, match="no raw_text"):
-        encode(ModalitySet({}, tokens=np.zeros((1, 1), np.int64)), folder)
+        encode(ModalitySet({}, tokens=np.zeros((1, 1), np.int64)), read_tokenizer(folder))
     with pytest.raises(InputError, match="no text_bert"):
         encode(ModalitySet({}, np.array(["a"], object)), "")
     with pytest.raises(InputError, match=r"a folder with a tokenizer\.json"):
-        encode(ModalitySet({}, np.array(["a"], object)), str(tmp_path))
+        read_tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match="this is no tokenizer"):
-        encode(ModalitySet({}, np.array(["a"], object)), str(tmp_path))
+        read_tokenizer(str(tmp_path))
     for wrong in (np.zeros((2, 2, 4)), np.full((1, 3, 2), 0.5), -np.ones((1, 3, 2))):
         with pytest.raises(InputError, match="text_bert"):
             from_bert(wrong)
     assert packed([[]], 5).tolist() == [[0]]
+
+
+def test_a_run_keeps_its_tokenizer(folder, tmp_path):
+    content = ModalitySet({}, np.array(["good", "bad film", "film", "good good"], object))
+    ids = np.array(list("abcd"), object)
+    data = Dataset(ids, ("y",), np.arange(4.0)[:, None], content)
+    elsewhere = tmp_path / "checkpoint"
+    shutil.copytree(folder, elsewhere)
+    prepared = Preparation.fit(data, np.arange(3), text="ids", tokenizer=str(elsewhere))
+    shutil.rmtree(elsewhere)
+    again = Preparation.from_dict(json.loads(json.dumps(prepared.to_dict())))
+    assert again.features(data).read(np.array([1]))["text_ids"][0, :5].tolist() == [1, 4, 5, 2, 0]
+    assert again.spec["text"].length == MOST

@@ -190,7 +190,9 @@ class ModalityFeatures:
                 assert self._tokens is not None
                 ids = self._tokens[index, : one.length]
                 lengths = (ids >= 0).sum(1)
-                found["text_ids"] = torch.from_numpy(np.where(ids < 0, 0, ids))
+                room = np.zeros((len(index), one.length), np.int64)
+                room[:, : ids.shape[1]] = np.maximum(ids, 0)
+                found["text_ids"] = torch.from_numpy(room)
             else:
                 bags = self._content.frames[one.name].bags
                 lengths = np.asarray(bags.lengths[index], np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from excora.data.bags.statistics import ElementStatistics
 from excora.data.dataset import Dataset, Index
 from excora.data.modalities.content import MODALITIES, Modality, ModalityFeatures, ModalitySet, ModalitySpec
-from excora.data.modalities.tokens import MOST, encode
+from excora.data.modalities.tokens import MOST, encode, read_tokenizer
 from excora.data.scaling import Floats
 from excora.data.source import Examination, Prepared
 from excora.errors import InputError
@@ -27,11 +27,11 @@ class PreparedModalities(Prepared):
     lengths: dict[str, int]  #: steps that there is room for
     scaling: str = "standard"
     text: str = "features"  #: or "ids"
-    tokenizer: str = ""  #: folder of the tokenizer that makes the ids; "": the file has them
+    tokenizer: str = ""  #: what makes the ids, the content of a tokenizer.json; "": the file has them
 
     @classmethod
     def learn(cls, dataset: Dataset, index: Index, scaling: str, text: str, tokenizer: str) -> PreparedModalities:
-        """From the clips of ``index``."""
+        """From the clips of ``index``; ``tokenizer``: its folder."""
         if scaling not in SCALINGS or text not in TEXTS:
             raise InputError(
                 f"scaling must be one of {', '.join(SCALINGS)} and text one of {', '.join(TEXTS)}, got {scaling!r} "
@@ -41,6 +41,7 @@ class PreparedModalities(Prepared):
         statistics = {name: ElementStatistics.learn(one.bags, index) for name, one in content.frames.items()}
         lengths = {name: one.longest for name, one in content.frames.items()}
         if text == "ids":
+            tokenizer = read_tokenizer(tokenizer) if tokenizer else ""
             ids = encode(content.take(np.asarray(index)), tokenizer)
             lengths = {"text": MOST if tokenizer else ids.shape[1], **{n: x for n, x in lengths.items() if n != "text"}}
         elif not lengths:

@@ -41,37 +41,43 @@ def packed(rows: Any, most: int) -> Ids:
     return found
 
 
-def load_tokenizer(folder: str) -> Any:
-    """The tokenizer of a checkpoint folder, from its tokenizer.json; nothing in it can run."""
+def read_tokenizer(folder: str) -> str:
+    """The content of a checkpoint folder's tokenizer.json, which a run folder keeps; nothing in it can run."""
     path = Path(folder) / "tokenizer.json"
     if not path.is_file():
         raise InputError(f"{folder}: expected a folder with a tokenizer.json, as transformers writes it")
+    text = path.read_text("utf-8", errors="replace")
+    _tokenizer(text)
+    return text
+
+
+def _tokenizer(text: str) -> Any:
     try:
         from tokenizers import Tokenizer
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "sentiment") from error
     try:
-        found = Tokenizer.from_file(str(path))
+        found = Tokenizer.from_str(text)
     except Exception as error:  # the parser has no error class of its own
-        raise InputError(f"{path}: this is no tokenizer: {str(error)[:200]}") from None
+        raise InputError(f"this is no tokenizer.json: {str(error)[:200]}") from None
     found.no_padding()
     found.enable_truncation(MOST)
     return found
 
 
 def encode(content: ModalitySet, tokenizer: str) -> Ids:
-    """(n, longest): the transcripts in the tokenizer's ids; with "" those that the file has."""
+    """(n, longest): the transcripts in the ids of a tokenizer, the content of its file; with "" those of the file."""
     if not tokenizer:
         if content.tokens is None:
             raise InputError("these data have no text_bert: name the folder of a tokenizer, for their raw_text")
         return content.tokens
     if content.words is None:
         raise InputError("these data have no raw_text, so no tokenizer can read it: add it, or use text features")
-    found = load_tokenizer(tokenizer).encode_batch([str(text) for text in content.words])
+    found = _tokenizer(tokenizer).encode_batch([str(text) for text in content.words])
     return packed([one.ids for one in found], MOST)
 
 
-def pieces(texts: Any, tokenizer: str) -> NDArray[np.object_]:
+def pieces(texts: Any, folder: str) -> NDArray[np.object_]:
     """The word pieces of each text, separated by blanks, for people to read."""
-    found = load_tokenizer(tokenizer).encode_batch([str(text) for text in texts])
+    found = _tokenizer(read_tokenizer(folder)).encode_batch([str(text) for text in texts])
     return np.array([" ".join(one.tokens) for one in found], object)

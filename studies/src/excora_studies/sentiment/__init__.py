@@ -33,7 +33,7 @@ def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str,
     parts = ["frozen text"] if quick else [*PARTS, *([] if file is None else ["MMSA file"])]
     return {
         "preset": preset,
-        "protocol": fits.PUBLISHED if preset == fits.PUBLISHED else "validation",
+        "chooses": "test" if preset == fits.PUBLISHED else "validation",
         "seeds": list(SEEDS[: seeds or (1 if quick else len(SEEDS))]),
         "parts": {name: _described(_part(name, data), quick=quick) for name in parts},
         "quick": {name: QUICK[name] for name in ("rows", "epochs")} if quick else None,
@@ -124,7 +124,7 @@ def _fit(
         number = chosen(about, part, label, results)
         assert number is not None, "the trials come first"
     found = fits.run(
-        read(arm.modalities), arm, about["trials"][number], seed, protocol=configuration["protocol"],
+        read(arm.modalities), arm, about["trials"][number], seed, chooses=configuration["chooses"],
         epochs=quick["epochs"] if quick else None,
     )  # fmt: skip
     tick()

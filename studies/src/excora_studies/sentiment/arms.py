@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from excora_studies.sentiment.clips import Clips, official, users, utterance
+from excora_studies.sentiment.clips import Clips, official, planted, users, utterance
 
 #: Of the published trainings, in this order.
 SEEDS = (1111, 1112, 1113, 1114, 1115)
@@ -137,6 +137,14 @@ PARTS = {
         Part("utterances", "split_bclstm, features of whole clips, each with its neighbours in the video", utterance, {
             **_ridge("text"), **_ridge("audio"), **_ridge("vision"), **_ridge(*_SEEN),
             **_pools(_SEEN, _ENCODED, _ENCODED_TRIALS, _THREE), **_hosts(_SEEN, "vision", (*_NINE, "iccn"), 3),
+        }),
+        Part("planted", "made clips, the signal in one frame of a homogeneous vision stream", planted, {
+            f"streams, linear: {label}": Arm(
+                ("vision",), _LINEAR | {"pool": pool, "weight_decay": 0.0, "epochs": 100, "patience": 25},
+                ({"learning_rate": 1e-2}, {"learning_rate": 3e-2}), 3,
+                None if pool == "softmax" else "streams, linear: softmax",
+            )
+            for label, pool in (("mean", "mean"), ("softmax", "softmax"), ("ECA", "eca"))
         }),
     )
 }  # fmt: skip

@@ -15,28 +15,30 @@ from excora.models import models
 from excora.options import ByRows
 from excora.peers import Part as Rows
 from excora.peers import peers, tuned
-from excora.settings import Recipe, Settings
+from excora.settings import Recipe, Settings, Setup
 from excora.stats.sentiment import sentiment_scores
 from excora.training import Training, train
-from excora.training.building import build
-from excora.training.evaluation import predictions
+from excora.training.building import Built, build
+from excora.training.evaluation import answers, predictions
 from excora_studies.sentiment.arms import Arm
 from excora_studies.sentiment.clips import Clips, checkpoint
 from excora_studies.tabular.scores import pack
 
-#: With this protocol the test part chooses the epoch, as published results have it: labelled so in every table.
+#: Clips whose words are shown.
+SHOWN = 4
+#: The preset in which the test part chooses the epoch, as published results have it: labelled so in every table.
 PUBLISHED = "published"
 
 
 def run(
-    clips: Clips, arm: Arm, trial: dict[str, Any], seed: int, *, protocol: str, epochs: int | None
+    clips: Clips, arm: Arm, trial: dict[str, Any], seed: int, *, chooses: str, epochs: int | None
 ) -> dict[str, Any]:
     """Figures of the test part, its predictions, and how the epoch was chosen."""
     begun = time.process_time()
     if arm.ridge:
         prediction, about = _ridge(clips, seed)
     else:
-        prediction, about = _network(clips, arm, trial, seed, protocol=protocol, epochs=epochs)
+        prediction, about = _network(clips, arm, trial, seed, chooses=chooses, epochs=epochs)
     assert clips.dataset.target is not None
     label = clips.dataset.target[clips.split.test, 0]
     found = sentiment_scores(prediction, label).named()
@@ -44,17 +46,34 @@ def run(
 
 
 def _network(
-    clips: Clips, arm: Arm, trial: dict[str, Any], seed: int, *, protocol: str, epochs: int | None
+    clips: Clips, arm: Arm, trial: dict[str, Any], seed: int, *, chooses: str, epochs: int | None
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     settings = asked(arm, trial, len(clips.split.train)) | ({} if epochs is None else {"epochs": epochs})
     setup = Settings(**settings, seed=seed, accelerator="cpu").settled("modalities", len(clips.split.train))
     parts = clips.split
-    if protocol == PUBLISHED:
+    if chooses == "test":
         parts = Split(parts.train, parts.test, parts.test)
     built = build(clips.dataset, parts.train, setup, validation=parts.validation)
     training = train(built.network, built.features, built.target, parts, setup.recipe, setup.machine, progress=False)
-    found = built.preparation.unscale(predictions(training.network, built.features, clips.split.test, setup))
-    return found[:, 0], _about(training)
+    found = built.preparation.unscale(predictions(training.network, built.features, clips.split.test, setup))[:, 0]
+    return found, _about(training) | _looked_at(clips, training, built, setup, found)
+
+
+def _looked_at(clips: Clips, training: Training, built: Built, setup: Setup, found: Any) -> dict[str, Any]:
+    """Of some test clips, from the lowest to the highest prediction: the words, and the weight of each."""
+    name_of = built.features.element_name  # type: ignore[attr-defined]
+    order = np.argsort(found)[np.linspace(0, len(found) - 1, SHOWN).round().astype(int)]
+    shown: list[dict[str, Any]] = []
+    for place, answer in zip(
+        order, answers(training.network, built.features, clips.split.test[order], setup), strict=True
+    ):
+        seen = answer.attention.get("text")
+        if seen is None or training.network.leading:
+            return {}
+        steps = [(name_of("text", answer.position, k), float(x)) for k, x in enumerate(seen.effective)]
+        label = clips.dataset.target[answer.position, 0]  # type: ignore[index]
+        shown.append({"predicted": float(found[place]), "label": float(label), "words": steps})
+    return {"attention": shown}
 
 
 def asked(arm: Arm, trial: dict[str, Any], rows: int) -> dict[str, Any]:

@@ -37,13 +37,36 @@ def differences(contents: Contents) -> str:
         sure = one["low"] > 0 or one["high"] < 0
         name = f"{pair['first']} − {pair['second']}"
         rows.append([pair["part"], name, f"**{text}**" if sure else text, f"{pair['MAE']:+.3f}", str(pair["seeds"])])
-    return table(("part", "difference", "PCC [95 %]", "MAE", "seeds"), rows)
+    return table(("part", "difference", "PCC [95 %]", "MAE", "seeds"), rows) if rows else "No pair is computed yet."
+
+
+def words(contents: Contents) -> str:
+    """Effective weights of the words of chosen test clips, in per cent; bold from twice an even share on."""
+    lines = []
+    for arm, clips in contents["sentiment"]["summary"].get("attention", {}).items():
+        for clip in clips:
+            even = 1 / len(clip["words"])
+            said = " ".join(
+                f"**{name}** {100 * x:.0f}" if abs(x) >= 2 * even else f"{name} {100 * x:.0f}"
+                for name, x in clip["words"]
+            )
+            lines.append([arm, f"{clip['label']:+.1f}", f"{clip['predicted']:+.2f}", said.replace("|", "/")])
+    return table(("row", "label", "predicted", "words, effective weight in %"), lines) if lines else "Not computed."
 
 
 def missing(contents: Contents) -> str:
-    """What is not computed."""
-    found = contents["sentiment"]["summary"]["missing"]
-    return "Not computed: " + "; ".join(found) + "." if found else "Every row is computed."
+    """What is not computed, by part."""
+    parts: dict[str, list[str]] = {}
+    for one in contents["sentiment"]["summary"]["missing"]:
+        part, _, arm = one.partition(": ")
+        parts.setdefault(part, []).append(arm)
+    lines = [f"- {part}: {'; '.join(arms)}" for part, arms in parts.items()]
+    return "\n".join(["Not computed yet:", "", *lines]) if lines else "Every row is computed."
 
 
-BLOCKS = {"sentiment scores": scores, "sentiment differences": differences, "sentiment missing": missing}
+BLOCKS = {
+    "sentiment scores": scores,
+    "sentiment differences": differences,
+    "sentiment missing": missing,
+    "sentiment words": words,
+}

@@ -14,6 +14,8 @@ from excora_studies.runner import Report, Results
 from excora_studies.tabular.scores import unpack, unpack_codes
 
 Runs = list[dict[str, Any]]
+#: Rows whose words are shown.
+SHOWN = (("frozen text", "streams, linear: ECA"), ("tuned text", "tuned MiniLM: ECA"))
 
 
 def make(configuration: dict[str, Any], results: Results) -> Report:
@@ -24,18 +26,19 @@ def make(configuration: dict[str, Any], results: Results) -> Report:
         label = unpack(results[f"{part} | test part"]["target"]) if f"{part} | test part" in results else None
         for arm, runs in there.items():
             if runs and label is not None:
-                rows.append(_row(part, arm, about["arms"][arm], runs, label, configuration["protocol"]))
+                rows.append(_row(part, arm, about["arms"][arm], runs, label, configuration["chooses"]))
             else:
                 missing.append(f"{part}: {arm}")
         pairs += _pairs(part, about["arms"], there, results)
     notes = [f"{pair['part']}: {words(pair)}" for pair in pairs]
-    if configuration["protocol"] != "validation":
+    if configuration["chooses"] != "validation":
         notes.insert(
             0, "best test epoch: the test part has chosen the epoch, as published protocols do; no fair estimate"
         )
     notes += [f"not computed yet: {one}" for one in missing]
     columns = ("part", "arm", *NAMES, "seeds", "epoch", "chosen by")
-    return Report(rows, {"pairs": pairs, "missing": missing}, _figures(configuration, results, rows), notes, columns)
+    summary = {"pairs": pairs, "missing": missing, "attention": _attention(configuration, results)}
+    return Report(rows, summary, _figures(configuration, results, rows), notes, columns)
 
 
 def runs_of(part: str, arm: str, about: dict[str, Any], configuration: dict[str, Any], results: Results) -> Runs:
@@ -50,7 +53,7 @@ def runs_of(part: str, arm: str, about: dict[str, Any], configuration: dict[str,
     return [results[key] for key in keys if key in results]
 
 
-def _row(part: str, arm: str, about: dict[str, Any], runs: Runs, label: Any, protocol: str) -> dict[str, Any]:
+def _row(part: str, arm: str, about: dict[str, Any], runs: Runs, label: Any, chooses: str) -> dict[str, Any]:
     row: dict[str, Any] = {"part": part, "arm": arm, "seeds": len(runs)}
     for name in NAMES:
         values = [run[name] for run in runs]
@@ -66,7 +69,18 @@ def _row(part: str, arm: str, about: dict[str, Any], runs: Runs, label: Any, pro
     trial = about["trials"][runs[0]["trial"]]
     row["tuned"] = ", ".join(f"{name} {value:g}" for name, value in trial.items())
     row |= {"edges": sum(bool(run.get("edge")) for run in runs), "published": about["published"]}
-    return row | {"chosen by": "validation" if protocol == "validation" else "test (best test epoch)"}
+    return row | {"chosen by": "validation" if chooses == "validation" else "test (best test epoch)"}
+
+
+def _attention(configuration: dict[str, Any], results: Results) -> dict[str, Any]:
+    """Of ECA on the words, what it looks at; with the first seed."""
+    found = {}
+    for part, arm in SHOWN:
+        about = configuration["parts"].get(part, {"arms": {}})["arms"].get(arm)
+        runs = [] if about is None else runs_of(part, arm, about, configuration, results)
+        if runs and runs[0].get("attention"):
+            found[arm] = runs[0]["attention"]
+    return found
 
 
 def _pairs(part: str, arms: dict[str, Any], there: dict[str, Runs], results: Results) -> list[dict[str, Any]]:
@@ -115,10 +129,25 @@ def _figures(configuration: dict[str, Any], results: Results, rows: list[dict[st
         )
         panels.append(Panel(title=part, x="", y="test PCC", lines=[line], ticks=ticks))
     found = {"scores": Figure(title="MOSI: test PCC by arm", panels=panels, columns=1, size=(12.0, 3.2))}
+    found |= _best(configuration, results, rows)
     curves = _curves(configuration, results)
     if curves:
         found["epochs"] = Figure(title="Validation over epochs, first seed", panels=curves, columns=2, size=(11.0, 3.4))
     return found
+
+
+def _best(configuration: dict[str, Any], results: Results, rows: list[dict[str, Any]]) -> dict[str, Figure]:
+    """Predicted against true, of the row of each part that is best on validation."""
+    panels = []
+    for part in dict.fromkeys(row["part"] for row in rows):
+        own = [row for row in rows if row["part"] == part and row["validation"] is not None]
+        if own:
+            arm = max(own, key=lambda row: row["validation"])["arm"]
+            run = runs_of(part, arm, configuration["parts"][part]["arms"][arm], configuration, results)[0]
+            label, guess = unpack(results[f"{part} | test part"]["target"]), unpack(run["prediction"])
+            line = Line(label="clips", x=label.tolist(), y=guess.tolist(), joined=False)
+            panels.append(Panel(title=f"{part}: {arm}", x="label", y="predicted", lines=[line]))
+    return {"predicted": Figure(title="Predicted against true", panels=panels, columns=2)} if panels else {}
 
 
 def _curves(configuration: dict[str, Any], results: Results) -> list[Panel]:

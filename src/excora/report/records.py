@@ -10,11 +10,14 @@ from typing import Any
 from excora.errors import InputError
 from excora.report.checking import build
 from excora.report.numerals import correlation, plural
-from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results
+from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results, Tissue
 from excora.report.reading import numbers, read_columns, read_json
 
 Epochs = list[dict[str, Number]]
-FILES = ("config.json", "results.json", "metrics.csv", "monitor.json", "predictions.csv", "attention.json")
+FILES = (
+    *("config.json", "results.json", "metrics.csv", "monitor.json"),
+    *("predictions.csv", "attention.json", "tissue.json"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,7 @@ class RunRecord:
     predictions: Predictions | None = None
     attention: dict[str, Attention] = field(default_factory=dict)  #: by pool
     comparison: ComparisonRecord | None = None  #: of the same folder
+    tissue: Tissue | None = None  #: under the spots, where samples are spots
 
     @classmethod
     def of(
@@ -82,6 +86,7 @@ class RunRecord:
         predictions: Mapping[str, Any] | None = None,
         attention: Mapping[str, Any] | None = None,
         comparison: ComparisonRecord | None = None,
+        tissue: Mapping[str, Any] | None = None,
         folder: Path | None = None,
     ) -> RunRecord:
         """From plain values, as they go into the files of a run folder; ``folder`` is for the errors to name.
@@ -102,6 +107,7 @@ class RunRecord:
             metrics=_epochs(metrics, ("epoch", "validation_pcc", "validation_mse"), file("metrics.csv")),
             monitor=_epochs(monitor, ("epoch", "pcc", "mse"), file("monitor.json")),
             attention=build(dict[str, Attention], attention or {}, file("attention.json")),
+            tissue=None if tissue is None else build(Tissue, tissue, file("tissue.json")),
         )  # fmt: skip
 
     @classmethod
@@ -127,6 +133,8 @@ class RunRecord:
             content = read_json(path)
             several = isinstance(content, dict) and "pools" in content  # before 0.2 there was one, without a name
             found["attention"] = content["pools"] if several else {"": content}
+        if path := there.get("tissue.json"):
+            found["tissue"] = read_json(path)
         comparison = ComparisonRecord.load(folder) if (folder / "comparison.json").exists() else None
         return cls.of(**found, comparison=comparison, folder=folder)
 

@@ -15,7 +15,7 @@ import torch
 from benchmarks.timing import Row, machine, reached
 
 HERE = Path(__file__).parent
-# What was measured without the compiled form stands apart: the README shows what `make bench` finds.
+# What was measured without the compiled form stands apart: docs/speed.md shows what `make bench` finds.
 RESULTS = HERE / "results" / ("torch_only" if os.environ.get("EXCORA_COMPILED") == "0" else "")
 GRID = "ECAPool / plain "  # how the rows of the grid begin
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
@@ -25,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all by default")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--table", action="store_true", help="print the results on file as the table of README.md")
+    parser.add_argument("--table", action="store_true", help="print the results on file as the tables of docs/speed.md")
     arguments = parser.parse_args()
     if arguments.table:
         print(table())

@@ -23,7 +23,7 @@ from excora.stats.paired import Predicted, draw
 from excora.stats.units import sample_units
 from tests.oracles.bootstrap import World, equal_models
 
-RESAMPLES = 300
+RESAMPLES = 2000  # as compare
 MODELS = 6
 FEW = {"2 folds, 1 seed": (2, 1), "5 folds, 1 seed": (5, 1), "10 folds, 1 seed": (10, 1), "5 folds, 3 seeds": (5, 3)}
 NULLS = {

@@ -40,7 +40,7 @@ def write(folder: Path, spots: int, width: int, genes: int) -> int:
         )
         side = int(np.ceil(np.sqrt(n)))
         made.obsm["spatial"] = np.stack(np.divmod(np.arange(n), side), 1) * 100.0
-        made.write_h5ad(folder / f"s{number}.h5ad", compression="gzip")
+        made.write_h5ad(folder / f"s{number}.h5ad")
         with h5py.File(folder / "features" / f"s{number}.h5", "w") as file:
             file["features"], file["barcodes"] = features.astype(np.float16), [name.encode() for name in names]
         size += (folder / "features" / f"s{number}.h5").stat().st_size
@@ -60,7 +60,7 @@ def main(spots: int, width: int, genes: int) -> None:
         size = write(folder, spots, width, genes)
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
         before, start = peak(), time.monotonic()
-        settings = Settings("spots", epochs=1, sees="features", neighbours=0, exemplars=0)
+        settings = Settings("spots", epochs=1, sees="features", neighbours=0, exemplars=0, batch_size=512)
         run = fit(folder, genes=str(genes), output=folder / "run", settings=settings, baselines=False)
         seconds = time.monotonic() - start
     print(f"{spots:,} spots x {width} features, {size / 1e9:.2f} GB in files, {genes} genes: fit in {seconds:.0f} s")

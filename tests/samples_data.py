@@ -8,6 +8,7 @@ from scipy.sparse import csr_matrix
 
 from excora.data.bags import ArrayBags, BagSet
 from excora.data.dataset import Dataset
+from excora.data.modalities import Frames, ModalitySet
 from excora.data.spatial import Slide, SpatialSet
 from excora.data.spatial.genes import Expression
 from excora.data.spatial.pictures import ArrayPicture
@@ -15,7 +16,7 @@ from excora.data.spatial.vectors import Vectors
 from excora.data.table import Table
 
 
-def _dataset(kind: str, target: np.ndarray, content: BagSet | Table | SpatialSet) -> Dataset:
+def _dataset(kind: str, target: np.ndarray, content: BagSet | ModalitySet | SpatialSet | Table) -> Dataset:
     ids = np.array([f"{kind} {k}" for k in range(len(target))], object)
     return Dataset(ids, tuple(f"y{k}" for k in range(target.shape[1])), target.astype(np.float64), content)
 
@@ -73,5 +74,19 @@ def spatial(samples: int = 70, *, targets: int = 1, seed: int = 0) -> Dataset:
     return _dataset("spot", np.concatenate(labels)[order], content)
 
 
+def modalities(samples: int = 70, *, targets: int = 1, seed: int = 0) -> Dataset:
+    """Clips of 1 to 5 words, 1 to 7 sounds and 1 to 9 frames; a label is a mean over the words and a sound."""
+    generator = np.random.default_rng(seed)
+    frames, label = {}, np.zeros((samples, 3))
+    for name, width, longest in (("text", 6, 5), ("audio", 3, 7), ("vision", 4, 9)):
+        lengths = generator.integers(1, longest + 1, samples)
+        values = generator.normal(size=(lengths.sum(), width)).astype(np.float32)
+        starts = np.cumsum(lengths) - lengths
+        label += np.add.reduceat(values, starts)[:, :3] / lengths[:, None]
+        frames[name] = Frames(ArrayBags(values, lengths), longest, "right")
+    words = np.array([f"clip {k} says so" for k in range(samples)], object)
+    return _dataset("clip", label[:, :targets], ModalitySet(frames, words))
+
+
 #: By kind. A source that brings a new kind of samples brings a small data set here.
-KINDS = {"bags": bags, "table": table, "spatial": spatial}
+KINDS = {"bags": bags, "modalities": modalities, "spatial": spatial, "table": table}

@@ -97,6 +97,16 @@ def test_several_penalties_are_summed_entry_by_entry() -> None:
     both(network(), JointLoss(weight=0.7), batches(), run)
 
 
+def test_what_is_compared_between_samples_has_its_gradient() -> None:
+    def run(model, batch):
+        return {**forward(model, batch), "compared": model[0](batch["x"]).tanh()}
+
+    def loss(prediction, target, compared):
+        return (prediction - target).square().mean() + (compared @ compared.T).square().mean()
+
+    both(network(), loss, batches(), run)
+
+
 def test_a_constant_penalty_is_no_obstacle() -> None:
     def run(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor | Penalty]:
         return {**forward(model, batch), "penalty": Penalty(torch.zeros(()), torch.ones(()))}

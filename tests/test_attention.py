@@ -272,3 +272,41 @@ def test_wrong_options_are_named() -> None:
         ExtrapolativeAttention(DIM, HEADS, cap=1.0)
     with pytest.raises(InputError, match="itself, got ExtrapolativeAttention"):
         ExtrapolativeAttention.from_multihead(ExtrapolativeAttention(DIM, HEADS))
+
+
+def test_the_elliptical_metric_weighs_the_channels_of_each_head_by_what_they_move() -> None:
+    """Against the formula, head by head and bag by bag; and what a plain layer has, it has too."""
+    torch.manual_seed(0)
+    layer = away(ExtrapolativeAttention(DIM, HEADS, batch_first=True, metric="elliptical").double())
+    plain = copy.deepcopy(layer)
+    plain.metric = "plain"
+    x, hidden = torch.randn(BAGS, LENGTH, DIM, dtype=torch.float64), padding()
+    output, weights = layer(x, x, x, key_padding_mask=hidden, average_attn_weights=False)
+    q, k, v = (part.detach().numpy() for part in layer._project(x, x, x))
+    for s in range(BAGS):
+        seen = ~hidden[s].numpy()
+        for head in range(HEADS):
+            keys, values = k[s, head][seen], v[s, head][seen]
+            moved = np.abs((keys - keys.mean(0)).T @ (values - values.mean(0)) / seen.sum()).sum(1)
+            tau = layer.last_details["temperature"][s, head].item()
+            logits = (q[s, head] * moved / moved.max()) @ keys.T / math.sqrt(DIM // HEADS) / tau
+            expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+            np.testing.assert_allclose(weights[s, head][:, seen].detach(), expected, atol=1e-5)
+    assert not torch.allclose(output, plain(x, x, x, key_padding_mask=hidden)[0])
+    assert layer.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_heads_of_one_channel_have_the_metric_one_which_is_plain_attention() -> None:
+    old = nn.MultiheadAttention(4, 4, batch_first=True)
+    layer = ExtrapolativeAttention.from_multihead(old, metric="elliptical")
+    x = torch.randn(2, 6, 4)
+    torch.testing.assert_close(layer(x, x, x)[0], old(x, x, x)[0])
+
+
+def test_the_elliptical_metric_refuses_masks_of_pairs_and_other_names() -> None:
+    layer, x = ExtrapolativeAttention(DIM, HEADS, metric="elliptical"), torch.randn(LENGTH, BAGS, DIM)
+    for masks in ({"attn_mask": future()}, {"is_causal": True}):
+        with pytest.raises(InputError, match="all queries must see the same keys"):
+            layer(x, x, x, **masks)
+    with pytest.raises(InputError, match="metric must be 'plain' or 'elliptical'"):
+        ExtrapolativeAttention(DIM, HEADS, metric="round")

@@ -24,7 +24,7 @@ from excora.accumulation import accumulate_backward
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
 from excora.metrics import ConcordanceCorrelation, CorrelationSummary, PearsonCorrelation
 from excora.pooling import ECAPool
-from excora.reduce import all_reduce_max, all_reduce_sum
+from excora.reduce import all_reduce_max, all_reduce_sum, gathered
 
 ROWS = 37
 SIZES = {3: (5, 31, 1), 2: (20, 17)}
@@ -136,7 +136,11 @@ def collectives(rank: int) -> dict[str, Tensor]:
     (first,) = torch.autograd.grad(total.pow(3).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
     highest = all_reduce_max(torch.tensor([float(rank), -float(rank)], requires_grad=True))
-    return {"total": total.detach(), "first": first.detach(), "second": second, "highest": highest}
+    mine = torch.full((rank, 2), rank + 1.0, dtype=torch.float64, requires_grad=True)  # the first rank has none
+    rows = gathered(mine)
+    (slope,) = torch.autograd.grad((rows.cumsum(0) ** 2).sum(), mine)
+    found = {"total": total.detach(), "first": first.detach(), "second": second, "highest": highest}
+    return found | {"rows": rows.detach(), "slope": slope}
 
 
 def curvature(batch: Batch, share: float) -> dict[str, Tensor]:
@@ -256,6 +260,17 @@ def test_all_reduce_and_its_derivatives(ranks, world: int) -> None:
         torch.testing.assert_close(got["second"], second[rank])
         assert got["highest"].tolist() == [world - 1, 0]
         assert not got["highest"].requires_grad
+
+
+@pytest.mark.parametrize("world", SIZES)
+def test_the_rows_of_all_ranks_and_their_gradient(ranks, world: int) -> None:
+    parts = [torch.full((rank, 2), rank + 1.0, dtype=torch.float64, requires_grad=True) for rank in range(world)]
+    rows = torch.cat(parts)
+    slopes = torch.autograd.grad(world * (rows.cumsum(0) ** 2).sum(), parts)
+    for rank in range(world):
+        got = ranks[world][rank]["collectives"]
+        torch.testing.assert_close(got["rows"], rows.detach())
+        torch.testing.assert_close(got["slope"], slopes[rank])
 
 
 @pytest.mark.parametrize("world", SIZES)

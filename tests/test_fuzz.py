@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,9 +13,9 @@ import excora.pooling.eca
 from checks import fuzz, fuzz_pools
 from checks.fuzz_oracle import Oracle
 from excora import losses
-from excora.extrapolation import Extrapolation
 from excora.kernels import closed_form, compiled
-from excora.kernels.residual import residual
+from excora.kernels.formulas import Attended
+from excora.kernels.residual import attend_beyond
 from excora.moments import Moments
 from excora.pooling.plain import GatedScorer
 
@@ -34,9 +36,9 @@ def test_a_case_is_the_same_whenever_it_is_run():
     assert tallies[0] == tallies[1]
 
 
-def nearly(extrapolation: Extrapolation, mean: Tensor, attended: Tensor) -> tuple[Tensor, Tensor]:
-    value, gamma = residual(extrapolation, mean, attended)
-    return mean + (value - mean) * 1.001, gamma
+def nearly(*given: Any, **options: Any) -> tuple[Attended, Tensor, Tensor]:
+    found, value, gamma = attend_beyond(*given, **options)
+    return found, found.mean + (value - found.mean) * 1.001, gamma
 
 
 def quotient(self: GatedScorer, h: Tensor) -> Tensor:
@@ -55,7 +57,7 @@ def half_range(self: losses.PearsonLoss, m: Moments) -> Tensor:
 @pytest.mark.parametrize(
     ("owner", "name", "wrong", "seen"),
     [
-        (excora.pooling.eca, "residual", nearly, "value"),
+        (excora.pooling.eca, "attend_beyond", nearly, "value"),
         (GatedScorer, "forward", quotient, "weights"),
         (compiled, "backward", halved, "gradient"),
         (losses.PearsonLoss, "terms", half_range, "loss"),

@@ -36,7 +36,10 @@ def slow(loss: nn.Module, x: Tensor, y: Tensor, w: Tensor) -> float:
     if isinstance(loss, DispersionNormalizedPearsonLoss):
         return float(np.mean([oracle.deviation(c[0], c[2]) * (1 - oracle.pearson(*c)) for c in columns]))
     assert isinstance(loss, JointLoss)
-    error = oracle.mse(x.numpy().ravel(), y.numpy().ravel(), w.numpy().ravel())
+    if loss.error == "mae":
+        error = float(np.average(np.abs(x.numpy() - y.numpy()), weights=w.numpy()))
+    else:
+        error = oracle.mse(x.numpy().ravel(), y.numpy().ravel(), w.numpy().ravel())
     return error + loss.weight * slow(loss.correlation, x, y, w)
 
 
@@ -46,7 +49,9 @@ def value_and_gradient(loss: nn.Module, x: Tensor, *arguments: Tensor | None) ->
     return value, torch.autograd.grad(value, x)[0]
 
 
-@pytest.mark.parametrize("kind", [*LOSSES, lambda: JointLoss(ConcordanceLoss(), weight=2.0)])
+@pytest.mark.parametrize(
+    "kind", [*LOSSES, lambda: JointLoss(ConcordanceLoss(), weight=2.0), lambda: JointLoss(error="mae")]
+)
 def test_matches_the_oracle(kind: type[nn.Module]) -> None:
     x, y, mask, weight = batch()
     loss = kind()
@@ -173,7 +178,10 @@ def test_bad_input_is_refused() -> None:
         PearsonLoss()(torch.zeros(2), torch.zeros(2), weight=torch.tensor([1.0, -1.0]))
     with pytest.raises(InputError, match="at least 0, got -1"):
         JointLoss(weight=-1)
+    with pytest.raises(InputError, match="error must be one of mse, mae, got 'mape'"):
+        JointLoss(error="mape")
     assert "weight=0.5" in repr(JointLoss())
+    assert "error='mae'" in repr(JointLoss(error="mae"))
 
 
 class AllLosses(nn.Module):

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from excora.reduce import Penalty, all_reduce_max, all_reduce_sum, is_distributed, penalties
+from excora.reduce import Penalty, all_reduce_max, all_reduce_sum, gathered, is_distributed, penalties
 
 
 class Keeper(nn.Module):
@@ -40,7 +40,7 @@ def torchrun(monkeypatch):
 def test_one_process_is_the_identity() -> None:
     x = torch.randn(3, requires_grad=True)
     assert not is_distributed()
-    assert all_reduce_sum(x) is x
+    assert all_reduce_sum(x) is gathered(x) is x
     highest = all_reduce_max(x)
     assert torch.equal(highest, x)
     assert not highest.requires_grad

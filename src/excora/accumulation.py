@@ -18,6 +18,8 @@ from excora.errors import InputError
 from excora.reduce import Penalty
 
 Outputs = Mapping[str, Any]  # keyword arguments of a loss
+#: Those that have a row a sample and through which gradients flow.
+_ROWS = ("prediction", "compared")
 
 
 def accumulate_backward(
@@ -30,7 +32,8 @@ def accumulate_backward(
 
     - ``forward(batch)`` returns a mapping of the keyword arguments of ``loss``: ``prediction``, ``target`` and what
       else it takes. ``penalty``, if there, is a :class:`Penalty` or several and is summed; every other tensor has the
-      micro-batch's samples on its first axis and is concatenated. Gradients flow through prediction and penalty sums.
+      micro-batch's samples on its first axis and is concatenated. Gradients flow through prediction, ``compared`` (what
+      else a loss compares between samples) and penalty sums.
     - Micro-batches may differ in size; one sample and a fully masked one are fine. A ``forward`` that gives another
       prediction the second time raises :class:`InputError`, as its gradient would be wrong; clear the gradients then.
     - Random state (CPU and the devices of ``model``) is replayed per micro-batch, so dropout is the same in both
@@ -172,15 +175,22 @@ def _differentiate(loss: Callable[..., Tensor], outputs: Sequence[Outputs]) -> t
         value = loss(**arguments)
     if not value.requires_grad:
         raise InputError("loss must depend on the prediction by differentiable operations, got a constant")
-    grad, *shared = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-    return value.detach(), [[part, *shared] for part in grad.split([len(output["prediction"]) for output in outputs])]
+    grads = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+    rows = len(_rows(arguments))
+    sizes = [len(output["prediction"]) for output in outputs]
+    own = zip(*(grad.split(sizes) for grad in grads[:rows]), strict=True)
+    return value.detach(), [[*part, *grads[rows:]] for part in own]
+
+
+def _rows(output: Outputs) -> list[Tensor]:
+    return [output[name] for name in _ROWS if output.get(name) is not None]
 
 
 def _roots(output: Outputs) -> list[Tensor]:
-    """Through what the loss reaches the model: the prediction, then the sums of the penalties."""
+    """Through what the loss reaches the model: the prediction and what is compared, then the sums of the penalties."""
     penalty = output.get("penalty") or ()
     several = [penalty] if penalty and isinstance(penalty[0], Tensor) else penalty
-    return [output["prediction"], *(pair[0] for pair in several)]
+    return [*_rows(output), *(pair[0] for pair in several)]
 
 
 def _tolerance(prediction: Tensor) -> Tensor:

@@ -108,9 +108,10 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         head = m + gamma (softmax(q k / (tau sqrt(head_dim))) v - m)
 
     Arguments, masks, shapes and the returned pair are those of nn.MultiheadAttention. Ours, keyword-only, are those of
-    :class:`Extrapolation`; the paper's forms do not start at 1. After each call ``last_penalty`` and ``last_details``
-    are those of :class:`Attended`: read them inside a function that ``torch.func`` transforms, as they belong to it;
-    ``torch.export`` leaves them as they were.
+    :class:`Extrapolation`; the paper's forms do not start at 1. With ``metric="elliptical"`` the channels of q k count
+    by :meth:`excora.visibility.Visibility.key_metric`; ``attn_mask`` and ``is_causal`` are then refused. After each
+    call ``last_penalty`` and ``last_details`` are those of :class:`Attended`: read them inside a function that
+    ``torch.func`` transforms, as they belong to it; ``torch.export`` leaves them as they were.
 
     What differs: ``is_causal`` works without ``attn_mask`` too; a float mask of -1e4 or less hides its key like -inf;
     a query that may see nothing gets zeros before ``out_proj``, not NaN; NaN in padded rows of key and value stays
@@ -126,6 +127,7 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
     extrapolation: Extrapolation
     last_penalty: Penalty | None = None
     last_details: dict[str, Tensor] | None = None
+    metric: str = "plain"
 
     def __init__(
         self,
@@ -146,11 +148,13 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         cap: float = 4.0,
         scale: Scale = "sqrt_dim",
         penalty_weight: float = 1e-3,
+        metric: str = "plain",
     ) -> None:
         super().__init__(
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
         )
-        self._install(residual=residual, temperature=temperature, cap=cap, scale=scale, penalty_weight=penalty_weight)
+        rest: dict[str, Any] = {"cap": cap, "scale": scale, "penalty_weight": penalty_weight, "metric": metric}
+        self._install(residual=residual, temperature=temperature, **rest)
 
     @classmethod
     def from_multihead(cls, attention: nn.MultiheadAttention, **options: Any) -> ExtrapolativeAttention:
@@ -174,8 +178,11 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         new._install(**options)
         return new
 
-    def _install(self, **options: Any) -> None:
+    def _install(self, *, metric: str = "plain", **options: Any) -> None:
         """Add what nn.MultiheadAttention does not have: gain and temperature at their start."""
+        if metric not in ("plain", "elliptical"):
+            raise InputError(f"metric must be 'plain' or 'elliptical', got {metric!r}")
+        self.metric = metric
         like, trainable = self.out_proj.weight, any(p.requires_grad for p in self.parameters())
         with like.device:
             extrapolation = Extrapolation(self.head_dim, heads=self.num_heads, **options)
@@ -252,7 +259,10 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
         causal = is_causal and (attn_mask is None or trusted)
         visible = read_masks(padding, None if causal else attn_mask, shape, causal=causal)
         q, k, v = self._project(*visible.without_padded_nan(axis, *inputs))
-        k, v, visible = self._append_keys(k, v, visible, shape)
+        added = (self.bias_k, self.bias_v) if self.bias_k is not None and self.bias_v is not None else None
+        k, v, visible = visible.with_added_keys(k, v, queries, added, zero=self.add_zero_attn)
+        if self.metric == "elliptical":
+            q = q * visible.key_metric(k, v).to(q.dtype)
         dropout = self.dropout if self.training else 0.0
         found = extrapolated_attention(self.extrapolation, q, k, v, visible, dropout=dropout, need_weights=need_weights)
         if not torch.compiler.is_exporting():  # an exported program has nowhere to keep them
@@ -273,18 +283,6 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
             flat = tuple(F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
         order = (0, 2, 1, 3) if self.batch_first else (1, 2, 0, 3)
         return [x.view(*x.shape[:2], self.num_heads, self.head_dim).permute(order) for x in flat]
-
-    def _append_keys(
-        self, k: Tensor, v: Tensor, visible: Visibility, shape: tuple[int, int, int, int]
-    ) -> tuple[Tensor, Tensor, Visibility]:
-        """The keys of ``add_bias_kv`` and ``add_zero_attn``, which every query may see."""
-        size, extra = (*shape[:2], 1, self.head_dim), 0
-        if self.bias_k is not None and self.bias_v is not None:
-            ours = [b.view(1, *size[1:]).expand(size).to(k.dtype) for b in (self.bias_k, self.bias_v)]
-            k, v, extra = torch.cat([k, ours[0]], 2), torch.cat([v, ours[1]], 2), extra + 1
-        if self.add_zero_attn:
-            k, v, extra = torch.cat([k, k.new_zeros(size)], 2), torch.cat([v, v.new_zeros(size)], 2), extra + 1
-        return k, v, visible.extended(extra, shape[2], shape[3], k.device) if extra else visible
 
     def _merge(self, heads: Tensor) -> Tensor:
         """``out_proj`` of the heads side by side: (bags, heads, length, head_dim) to the layer's output."""

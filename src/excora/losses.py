@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.moments import Moments, moments, squared_error
+from excora.moments import Moments, absolute_error, moments, squared_error
 from excora.reduce import all_reduce_sum
 from excora.samples import columns, transformed
 
@@ -100,12 +100,17 @@ class ConcordanceLoss(CorrelationLoss):
         return 1.0 - m.concordance()
 
 
+#: What a joint loss starts from, by name.
+ERRORS = {"mse": squared_error, "mae": absolute_error}
+
+
 class JointLoss(nn.Module):
     """MSE + weight * correlation loss + penalties, of the global batch.
 
-    MSE = sum w (yhat - y)^2 / sum w over all unmasked entries of all targets. ``correlation`` is one of the losses
-    above. ``penalty``, given at the call, is a ``Penalty`` or another (sum, count) pair, of scalars or vectors, or
-    several of them: each entry adds sum / max(count, 1). No unmasked entry gives an MSE of 0.
+    MSE = sum w (yhat - y)^2 / sum w over all unmasked entries of all targets; with ``error="mae"`` |yhat - y| in place
+    of the square. ``correlation`` is one of the losses above. ``penalty``, given at the call, is a ``Penalty`` or
+    another (sum, count) pair, of scalars or vectors, or several of them: each entry adds sum / max(count, 1). No
+    unmasked entry gives an MSE of 0.
 
     >>> loss = JointLoss(PearsonLoss(), weight=0.5)
     >>> loss(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), penalty=(torch.tensor(6.0), torch.tensor(2)))
@@ -114,10 +119,13 @@ class JointLoss(nn.Module):
     tensor(0)
     """
 
-    def __init__(self, correlation: CorrelationLoss | None = None, *, weight: float = 0.5) -> None:
+    def __init__(self, correlation: CorrelationLoss | None = None, *, weight: float = 0.5, error: str = "mse") -> None:
         super().__init__()
         if not 0.0 <= weight < math.inf:
             raise InputError(f"weight must be a finite number of at least 0, got {weight}")
+        if error not in ERRORS:
+            raise InputError(f"error must be one of {', '.join(ERRORS)}, got {error!r}")
+        self.error = error
         self.correlation = DispersionNormalizedPearsonLoss() if correlation is None else correlation
         self.weight = weight
 
@@ -132,7 +140,7 @@ class JointLoss(nn.Module):
         """The loss of the global batch, a scalar."""
         x, y, w = columns(prediction, target, mask, weight)
         m = moments(x, y, w, reduce=True)
-        error = squared_error(x, y, w, m.weight.sum(), reduce=True).sum()
+        error = ERRORS[self.error](x, y, w, m.weight.sum(), reduce=True).sum()
         loss = error + self.weight * self.correlation.of(m)
         return loss if penalty is None else loss + _penalty(penalty, loss)
 
@@ -143,7 +151,7 @@ class JointLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The weight, in the module's printed form."""
-        return f"weight={self.weight}"
+        return f"weight={self.weight}" + ("" if self.error == "mse" else f", error={self.error!r}")
 
 
 def _penalty(penalty: Pair | Iterable[Pair], loss: Tensor) -> Tensor:

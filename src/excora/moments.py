@@ -153,6 +153,12 @@ def squared_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, red
     return _total(reduce, ((x - y) * root).square().sum(0))[0]
 
 
+def absolute_error(x: Tensor, y: Tensor, w: Tensor | None, weight: Tensor, *, reduce: bool = False) -> Tensor:
+    """sum_i w_i |x_i - y_i| / weight, (targets,); 0 for no weight."""
+    share = 1.0 if w is None else w
+    return _total(reduce, ((x - y).abs() * share / _positive(weight)).sum(0))[0]
+
+
 def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:
     """Pearson correlation rho = cov(yhat, y) / (sigma_yhat sigma_y) of this process's samples, per target.
 

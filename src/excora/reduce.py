@@ -51,6 +51,24 @@ def all_reduce_sum(t: Tensor) -> Tensor:
     return _AllReduceSum.apply(t) if is_distributed() else t
 
 
+def gathered(t: Tensor) -> Tensor:
+    """The rows of all ranks, one rank after the other, differentiable as :func:`all_reduce_sum` is: (n, ...).
+
+    For losses that compare the samples of a batch. Ranks may have different numbers of rows, or none. Collective.
+
+    >>> gathered(torch.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    if not is_distributed():
+        return t
+    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=t.device)
+    counts[dist.get_rank()] = len(t)
+    dist.all_reduce(counts)
+    before, rows = int(counts[: dist.get_rank()].sum()), int(counts.sum())
+    padding = (t.new_zeros(before, *t.shape[1:]), t.new_zeros(rows - before - len(t), *t.shape[1:]))
+    return all_reduce_sum(torch.cat([padding[0], t, padding[1]]))
+
+
 def all_reduce_max(t: Tensor) -> Tensor:
     """Elementwise maximum of ``t`` over the ranks, without gradient; same shape and dtype. Collective.
 

@@ -15,12 +15,16 @@ from excora.options import ByRows, Options, checked, option
 class Recipe(Options):
     """How a model is trained. The defaults are those of a model that wants nothing else."""
 
+    error: str = option("mse", "The loss of each prediction: squared, or mae = absolute.", choices=("mse", "mae"))
     correlation: str = option(
         "dnpl",
         "The correlation loss beside MSE; dnpl = dispersion-normalised Pearson.",
         choices=("dnpl", "pearson", "concordance", "none"),
     )
     correlation_weight: float = option(0.5, "Weight of the correlation loss.", least=0)
+    fewest: int = option(
+        2, "Samples that a batch needs for a correlation loss; the rest of an epoch may have fewer.", least=2
+    )
     epochs: int = option(100, "Most passes over the training part.", least=1)
     patience: int = option(15, "Epochs without a better validation score before it stops.", least=1)
     criterion: str = option(
@@ -32,6 +36,9 @@ class Recipe(Options):
     accumulate: int = option(1, "Micro-batches a step; exact, for one more forward pass.", least=1)
     max_elements: int = option(200_000, "Elements in memory at once; larger batches are cut and accumulated.", least=1)
     learning_rate: float = option(1e-3, "Step size of AdamW.", least=0)
+    pretrained_rate: float = option(
+        1.0, "Factor on it for weights that were trained elsewhere (a text encoder).", least=0
+    )
     schedule: str = option(
         "constant",
         "Of the step size; cosine = up over the first 5 % of all steps, then down to 0 by the last of --epochs.",

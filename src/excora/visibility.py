@@ -15,6 +15,7 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.functional import at_least_float32, full_precision, safe_sqrt
+from excora.pooling.elliptical import metric
 
 # A float mask at or below this hides its key, as -inf does: beside a visible key its weight is 0 in float32 either
 # way, and people write such masks as -1e4, -1e9 or the lowest number of the dtype.
@@ -60,6 +61,42 @@ class Visibility(NamedTuple):
         hidden = hidden if axis == 0 else hidden.transpose(0, 1)
         clean = each(lambda x: x.masked_fill(hidden & ~x.isfinite(), 0.0), key, value)
         return [clean[0] if query is key else query, *clean]
+
+    def with_added_keys(
+        self, k: Tensor, v: Tensor, queries: int, added: tuple[Tensor, Tensor] | None, *, zero: bool
+    ) -> tuple[Tensor, Tensor, Visibility]:
+        """The keys and values of ``add_bias_kv`` and ``add_zero_attn`` after the others; every query may see them."""
+        bags, heads, keys, dim = k.shape
+        size, extra = (bags, heads, 1, dim), 0
+        if added is not None:
+            ours = [b.view(1, *size[1:]).expand(size).to(k.dtype) for b in added]
+            k, v, extra = torch.cat([k, ours[0]], 2), torch.cat([v, ours[1]], 2), extra + 1
+        if zero:
+            k, v, extra = torch.cat([k, k.new_zeros(size)], 2), torch.cat([v, v.new_zeros(size)], 2), extra + 1
+        return k, v, self.extended(extra, queries, keys, k.device) if extra else self
+
+    def key_metric(self, k: Tensor, v: Tensor) -> Tensor:
+        """m (bags, heads, 1, dim) in (0, 1]: how much each channel of the keys moves the values, the largest 1.
+
+        :func:`excora.pooling.elliptical.metric` under even attention to the visible keys, m_c = |cov(k_c, v)|_1 over
+        its largest: one pass, whatever the number of queries. No gradient flows through it. Elliptical Attention
+        (Nielsen et al., NeurIPS 2024). DIFF: the paper takes the difference of the values of two layers; one layer has
+        none.
+
+        >>> k = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).view(1, 1, 4, 2)
+        >>> Visibility(None, None, None, False).key_metric(k, k[..., :1]).round(decimals=3)
+        tensor([[[[1., 0.]]]])
+        """
+        if self.causal or self.pairs is not None or self.bias is not None:
+            raise InputError(
+                "metric='elliptical' has one metric a bag, so all queries must see the same keys: give no attn_mask "
+                "and no is_causal, only a boolean key_padding_mask, or take metric='plain'"
+            )
+        with torch.no_grad(), full_precision(k.device):
+            keys, values = at_least_float32(k), at_least_float32(v)
+            seen = keys.new_ones(*keys.shape[:3]) if self.keys is None else self.keys[:, :, 0].expand(keys.shape[:3])
+            even = seen.to(keys.dtype) / seen.sum(-1, keepdim=True).clamp_min(1)
+            return metric(even, keys, values).unsqueeze(2)
 
 
 def read_masks(

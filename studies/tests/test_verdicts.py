@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from excora.diagnosis.evidence import Thresholds
+from excora.diagnosis.report import diagnose_run
 from excora_studies import reproduce
 from excora_studies import verdicts as study
-from excora_studies.verdicts import page, planted, real, sets
+from excora_studies.verdicts import page, planted, real, sets, training
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -43,23 +45,51 @@ def test_half_of_the_informative_columns_go_and_the_others_stay() -> None:
     assert bags.without_informative_half(np.arange(20)).elements.shape == (20, 4, 2)
 
 
-def test_a_recording_can_be_stopped_and_frozen_attention_is_even() -> None:
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=(60, 3))
+@pytest.fixture(scope="module")
+def frozen() -> training.Recording:
+    x = np.random.default_rng(0).normal(size=(60, 3))
     samples = sets.Samples(x, None, x[:, 0])
-    run = real.train(samples, sets.split(60, 0), epochs=3, seed=0, frozen=True)
-    assert run.validation.records[-1]["attention_spread"] == pytest.approx(1.0, abs=1e-6)
-    short = run.until(2)
-    assert [len(one.records) for one in (short.training, short.validation)] == [2, 2]
+    return training.train(samples, sets.split(60, 0), epochs=3, seed=0, frozen=True)[0]
+
+
+def test_frozen_attention_is_even_and_a_recording_can_be_stopped(frozen) -> None:
+    assert min(row["attention_spread"] for row in frozen.validation) >= Thresholds().frozen
+    short = frozen.until(2)
+    assert [len(one) for one in (short.training, short.validation, short.test)] == [2, 2, 2]
     assert short.kept <= 1
-    assert -1 <= short.test() <= 1
+    assert -1 <= short.pcc <= 1
+    assert set(frozen.rise) == {"validation", "test"}
+
+
+def test_a_stored_run_gets_the_verdict_of_the_run_itself(frozen) -> None:
+    again = training.Recording.from_dict(json.loads(json.dumps(frozen.to_dict())))
+    assert (again.kept, again.pcc, again.rise) == (frozen.kept, frozen.pcc, frozen.rise)
+    assert again.validation[again.kept] == frozen.validation[frozen.kept]
+    same = [diagnose_run(run.training, run.validation).verdict for run in (frozen, again)]
+    assert same[0] == same[1]
+
+
+def test_a_run_rests_after_twelve_epochs_without_a_better_one() -> None:
+    rows = [{"pcc": 0.5, "mse": 1.0 - 0.1 * min(t, 5), "bags": 9} for t in range(40)]
+    run = training.Recording([{"mse": 1.0}] * 40, rows, [0.5] * 40, 9, {})
+    assert len(run.rested().validation) == 5 + 12 + 1
+    assert run.rested().kept == 5
+
+
+def test_how_much_the_error_rose_and_in_how_many_of_its_errors() -> None:
+    y = np.zeros(4)
+    x = np.array([[1.0, 1.0, 1.0, 1.0], *[[1.0, 1.0, 2.0, 2.0]] * 5])
+    share, errors = training.risen(x, y, 0)  # squared errors go from 1 to 1, 1, 4, 4
+    assert share == pytest.approx(1.5)
+    assert errors == pytest.approx(1.5 / (np.std([0, 0, 3, 3], ddof=1) / 2))
 
 
 def test_the_study_reports_what_its_parts_say(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(planted, "judge", lambda cause, seed: made(cause, cause, [cause], seed=seed))
-    monkeypatch.setattr(real, "runs", lambda name, *_: [name])
+    monkeypatch.setattr(planted, "record", lambda cause, seed: [cause, seed])
+    monkeypatch.setattr(real, "record", lambda name, seed, _: {"set": name, "seed": seed})
+    monkeypatch.setattr(planted, "judge", lambda stored: made(stored[0], stored[0], [stored[0]], seed=stored[1]))
     untold = made("noise", "cannot tell", ["no signal found"])
-    monkeypatch.setattr(real, "row", lambda *_: untold)
+    monkeypatch.setattr(real, "judge", lambda _: [untold])
     summary = reproduce("verdicts", tmp_path, preset="quick")["summary"]
     assert summary["planted"]["right"] == summary["planted"]["clear"] == len(planted.CAUSES) - 1
     assert summary["measured"]["right"] == 0

@@ -6,12 +6,14 @@ import dataclasses
 import io
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from application.samples import leaves_of
 from excora.application import Run, predict
+from excora.application.console import fewer
 from excora.errors import InputError
 
 
@@ -35,3 +37,13 @@ def test_any_wrong_value_in_the_results_is_an_error_or_harmless(home, place, val
     except InputError:
         return
     assert "report.html" in text.getvalue()
+
+
+def test_many_targets_are_their_mean_and_the_ends():
+    scores = {f"g{k}": {"pcc": None if k == 7 else k / 100, "mse": float(k), "mae": 1.0} for k in range(20)}
+    found = fewer(scores)
+    assert list(found) == ["mean of 20", "g19", "g18", "g17", "g2", "g1", "g0"]
+    assert found["mean of 20"] == {"pcc": pytest.approx((190 - 7) / 19 / 100), "mse": 9.5, "mae": 1.0}
+    assert fewer(dict(list(scores.items())[:12])) == dict(list(scores.items())[:12])
+    undefined = {name: {"pcc": None, "mse": 1.0, "mae": 1.0} for name in scores}
+    assert fewer(undefined) == {"mean of 20": {"pcc": None, "mse": 1.0, "mae": 1.0}}

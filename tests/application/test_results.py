@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 from application.samples import ROLES, content
-from excora.application import Run, predict
+from excora.application import Run, fit, predict
+from excora.settings import Settings
+from excora.stats.sentiment import sentiment_scores
+from excora.tasks.sentiment import WORDS, SentimentTask
 from excora.training.evaluation import answers
 
 
@@ -62,3 +65,19 @@ def _answers(home):
 
     run, data = Run.load(home / "run"), read(home / "data.csv", labelled=False, **ROLES)
     return answers(run.network, run.preparation.features(data), np.arange(5), run.setup)
+
+
+def test_clips_are_judged_as_their_field_does_and_their_words_are_shown(tmp_path):
+    task = SentimentTask(text_width=3, audio_width=2, text=1.0)
+    path = task.write(tmp_path / "clips.pkl", clips=(30, 12, 16))
+    settings = Settings(epochs=1, dim=4, accelerator="cpu", start="none")
+    run = fit(path, output=tmp_path / "run", settings=settings, progress=False, baselines=False, drop="audio")
+    frame = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    test = frame[frame["part"] == "test"]
+    wanted = sentiment_scores(test["prediction"], test["target"]).named()
+    assert run.results["further"]["test"]["regression_labels"] == pytest.approx(wanted)
+    pools = content(tmp_path / "run", "attention.json")["pools"]
+    assert set(pools) == {"text", "vision"}
+    assert {top["label"] for bag in pools["text"]["bags"] for top in bag["top"]} <= set(WORDS)
+    assert all(top["label"].isdigit() for bag in pools["vision"]["bags"] for top in bag["top"])
+    assert "Scores of the field" in (tmp_path / "run" / "report.html").read_text()

@@ -88,3 +88,39 @@ def test_there_is_nothing_to_predict_in_no_samples(found):
     empty = Dataset(np.empty(0, object), (), None)
     with pytest.raises(InputError, match="no samples"):
         predict(found, empty)
+
+
+def test_the_report_has_trials_and_scores_and_the_command(found):
+    page = (found.path / "report.html").read_text("utf-8")
+    for words in ("Settings that were tried", "Test PCC", "How to run it again"):
+        assert words in page
+    for words in ("excora tune", "--target y", "--group patient", "--epochs 2", "--output NEW"):
+        assert words in found.config["rerun"]
+    assert not (found.path / "fits").exists()
+
+
+def test_a_stopped_one_goes_on_to_the_same_ensemble(table, tmp_path, monkeypatch):
+    options = {"target": "y", "members": 2, "trials": 2, "epochs": 2, "progress": False}
+    whole = tune(table, output=tmp_path / "whole", **options)
+    fit, fits = TabularEnsemble._fitted, []
+
+    def two(*given):
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        fits.append(given)
+        return fit(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TabularEnsemble, "_fitted", two)
+        with pytest.raises(KeyboardInterrupt):
+            tune(table, output=tmp_path / "run", **options)
+    with pytest.raises(InputError, match="other data or options"):
+        tune(table, output=tmp_path / "run", resume=True, **options | {"epochs": 3})
+    fits.clear()
+    monkeypatch.setattr(TabularEnsemble, "_fitted", lambda *given: fits.append(given) or fit(*given))
+    again = tune(table, output=tmp_path / "run", resume=True, **options)
+    assert len(fits) == 3  # of the five: a second seed of the best, and two members
+    assert [one["mse"] for one in again.results["trials"]] == [one["mse"] for one in whole.results["trials"]]
+    assert again.results["test"] == whole.results["test"]
+    done = tune(table, output=tmp_path / "run", resume=True, **options)
+    assert done.results == again.results

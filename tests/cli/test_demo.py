@@ -26,3 +26,5 @@ def test_the_options_reach_the_demonstration(monkeypatch):
     result = call("demo", "--seeds", "2", "--bags", "30", "--output", "here", "--json")
     assert json.loads(result.output) == {"peak": {"rows": []}}
     assert seen == {"output": Path("here"), "seeds": 2, "epochs": 24, "bags": 30, "console": None}
+    assert call("demo", "--quiet").output == ""
+    assert seen["console"] is None

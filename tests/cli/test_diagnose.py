@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from commands import call
@@ -47,3 +48,23 @@ def test_a_wrong_file_is_one_clear_line(predictions, monkeypatch, capsys):
     assert error.startswith("error: ")
     assert "there is no column 'prediction', only 'yhat', 'y', 'slide'" in error
     assert "Traceback" not in error
+
+
+def test_a_look_inside_needs_a_run_and_data(predictions, monkeypatch, capsys):
+    code, _, error = invoke(monkeypatch, capsys, "diagnose", predictions, "--inside", predictions)
+    assert code == 2
+    assert "looks into a run folder" in error
+    code, _, error = invoke(monkeypatch, capsys, "diagnose", predictions, "--transport")
+    assert code == 2
+    assert "--inside data.csv" in error
+
+
+def test_a_look_inside_prints_what_the_report_then_shows(run, table, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    shutil.copytree(run[0], folder)
+    code, printed, _ = invoke(monkeypatch, capsys, "diagnose", folder, "--inside", table, "--json")
+    assert code == 0
+    found = json.loads(printed)["inside"]
+    assert found["samples"] >= 8
+    assert found["layers"] == []
+    assert json.loads((folder / "inside.json").read_text())["pools"] == found["pools"]

@@ -16,6 +16,8 @@ def test_tune_shows_progress_and_its_folder_predicts(table, tmp_path, monkeypatc
     assert "trial 2 of 2: validation MSE" in progress
     assert "member 1 of 1" in progress
     assert json.loads((folder / "config.json").read_text())["state"] == "finished"
+    code, printed, progress = invoke(monkeypatch, capsys, "tune", table, *options, "--resume", "--quiet")
+    assert (code, printed, progress) == (0, "", "")
     code, printed, _ = invoke(monkeypatch, capsys, "predict", folder, table, "--output", tmp_path / "p.csv")
     assert code == 0
     assert (tmp_path / "p.csv").read_text().startswith("id,prediction")

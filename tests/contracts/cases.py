@@ -40,7 +40,7 @@ class Case(NamedTuple):
         """Without dropout, an option that brings chance into training has that word in its name; of two members."""
         names = self.model.Options.names()
         calm = {name: 0.0 for name in names if "dropout" in name} | {name: 2 for name in names if name == "members"}
-        return self.model.Options(**calm | dict(self.change))
+        return self.model.Options(**dict(self.model.small) | calm | dict(self.change))
 
     def setup(self, **recipe: Any) -> Setup:
         """Of a run, with a plain recipe unless one is given: of the network alone."""

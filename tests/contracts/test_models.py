@@ -35,7 +35,8 @@ every_choice = pytest.mark.parametrize("case", CHOICES, ids=str)
 
 def objective(output: Output) -> Tensor:
     """A loss that everything in an output takes part in."""
-    return output.prediction.square().sum() + sum(penalty.sum for penalty in output.penalties)
+    compared = 0.0 if output.compared is None else output.compared.square().sum()
+    return output.prediction.square().sum() + compared + sum(penalty.sum for penalty in output.penalties)
 
 
 # What it declares.

@@ -70,7 +70,25 @@ def of_spatial(folder: Path) -> Case:
     return Case(folder / "a.h5ad", roles, folder / "b.h5ad", unknown=0)
 
 
-CASES: dict[str, Callable[[Path], Case]] = {"table": of_table, "bags": of_bags, "spatial": of_spatial}
+def of_modalities(folder: Path) -> Case:
+    generator = np.random.default_rng(0)
+    content = {
+        "text": generator.standard_normal((N, 4, 3)), "audio": generator.standard_normal((N, 6, 2)),
+        "audio_lengths": 1 + np.arange(N) % 6, "regression_labels": np.linspace(-3, 3, N), "z": np.arange(N),
+        "raw_text": np.array([f"clip {k}" for k in range(N)]),
+    }  # fmt: skip
+    content["regression_labels"][3] = np.nan
+    np.savez(folder / "clips.npz", **content)
+    np.savez(folder / "others.npz", **content | {"text": content["text"] + 1})
+    return Case(folder / "clips.npz", {"target": ["regression_labels", "z"]}, folder / "others.npz")
+
+
+CASES: dict[str, Callable[[Path], Case]] = {
+    "table": of_table,
+    "bags": of_bags,
+    "spatial": of_spatial,
+    "modalities": of_modalities,
+}
 KINDS = sources.names()
 
 

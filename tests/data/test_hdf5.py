@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
 
+from excora.data import hdf5
 from excora.data.hdf5 import StoredRows, complaints, inside, numbers, open_hdf5, stored, texts
 from excora.errors import InputError
 
@@ -32,6 +35,17 @@ def test_rows_in_any_order_and_twice(path, key):
     for index in ([2, 0, 2], [3], []):
         np.testing.assert_array_equal(rows[np.array(index, np.intp)], wanted[np.array(index, np.intp)])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rows))[np.array([1])], wanted[[1]])
+
+
+def test_no_room_to_unpack(path, monkeypatch):
+    rows = StoredRows(path, "chunked")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    np.testing.assert_array_equal(rows[np.array([2, 0, 2])], np.arange(12).reshape(4, 3)[[2, 0, 2]])
+    assert rows._unpacked is None
+    monkeypatch.undo()
+    monkeypatch.setattr(hdf5, "PIECE", 1)
+    np.testing.assert_array_equal(rows[np.array([3, 1])], np.arange(12).reshape(4, 3)[[3, 1]])
+    assert rows._unpacked is not None
 
 
 def test_links_are_not_followed(path):

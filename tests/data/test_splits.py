@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,3 +151,30 @@ def test_too_little_for_folds():
     with pytest.raises(InputError, match="validation must be a share"):
         folds(make(9), validation=1)
     assert all(len(fold.validation) == 0 for fold in folds(make(9), folds=3, validation=0))
+
+
+# The file's own split.
+
+
+def given_parts(words: str, **more) -> Dataset:
+    names = {"t": "train", "v": "validation", "s": "test"}
+    return replace(make(len(words), **more), part=np.array([names[letter] for letter in words], object))
+
+
+def test_the_file_says_what_is_train_validation_and_test():
+    data = given_parts("sttvtvs")
+    assert [part.tolist() for part in split(data, seed=4)] == [[1, 2, 4], [3, 5], [0, 6]]
+    assert [part.tolist() for part in split(data, validation=0)] == [[1, 2, 3, 4, 5], [], [0, 6]]
+    assert [part.tolist() for part in split(data, test=0)] == [[1, 2, 4], [3, 5], []]
+    assert data.take(np.array([3, 0])).part.tolist() == ["validation", "test"]
+    assert data.fingerprint() != replace(data, part=None).fingerprint()
+
+
+def test_a_validation_part_that_the_file_lacks_is_taken_from_training():
+    data = given_parts("tttttttttss", group=[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3])
+    found = split(data, validation=0.3)
+    check(data, found)
+    assert found.test.tolist() == [9, 10]
+    assert len(found.validation) == 3
+    with pytest.raises(InputError, match="own test part needs at least 2"):
+        split(given_parts("tttvvs"))

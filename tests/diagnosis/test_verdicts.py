@@ -130,3 +130,64 @@ def test_what_is_missing_is_said() -> None:
     assert found.name == "cannot tell"
     for word in ("overfitting", "validation=", "capacity-limited", "pooled= and h="):
         assert word in found.advice
+
+
+def test_uniform_attention_is_a_fault_only_if_it_never_moved_or_if_signal_is_left_unread() -> None:
+    even = {"attention_spread": 0.9999, "probe_gain": 0.0, "pcc": 0.987}
+    level = {"validation": curve(pcc=0.987, mse=0.03), "peers": scores(ridge=0.987, lightgbm=0.95)}
+    assert verdict(records(**even), **level).name == "healthy"  # the mean is right
+    assert verdict(records(**even | {"attention_spread": 1.0}), **level).name == "attention collapsed"
+    moved = [*records(**even)[:10], *records(**even | {"attention_spread": 1.0})[:20]]
+    assert verdict(moved, **level).name == "healthy"
+
+
+def test_a_run_whose_last_epoch_is_its_best_is_not_judged_while_both_errors_fall() -> None:
+    """Servo, stopped after 16 epochs: PCC past its top, attention still near its even start, a probe far ahead."""
+    training = [{"mse": 1.01 - 0.007 * t} for t in range(16)]
+    held = [{"pcc": 0.52 - 2e-4 * (t - 10) ** 2, "mse": 1.268 - 0.002 * t, "bags": 41} for t in range(16)]
+    held[-1] |= {"probe_gain": 0.25, "probe_error": 0.1, "attention_spread": 0.995, "effective_elements": 11.9}
+    assert verdict(training, validation=held).name == "still improving"
+    assert verdict([{"mse": 0.9}] * 16, validation=held).name == "attention collapsed"  # training has come to rest
+
+
+def test_overfitting_shows_in_the_error_where_the_correlation_is_in_doubt() -> None:
+    """News: 0.262 of 120 samples, 2.9 standard errors."""
+    epochs = np.arange(60)
+    training = [{"mse": 0.9 - 0.01 * t} for t in epochs]
+    held = [{"pcc": 0.262 - 0.002 * abs(t - 3), "mse": 0.93 + 0.01 * abs(t - 3), "bags": 120} for t in epochs]
+    assert verdict(training, validation=held).name == "overfitting"
+    noise = [row | {"pcc": row["pcc"] - 0.2} for row in held]
+    assert verdict(training, validation=noise).name == "cannot tell"
+    assert verdict(training, validation=noise, peers=scores(ridge=0.0)).name == "no signal found"
+
+
+def test_a_simple_model_that_was_tuned_on_noise_is_not_ahead() -> None:
+    """Real Estate with its labels permuted: LightGBM 0.311 of 103 validation samples, 0.014 on test."""
+    held = [{"pcc": 0.083, "mse": 1.0, "bags": 103}] * 20
+    peers = scores(ridge=0.129, lightgbm=0.311)
+    assert verdict([], validation=held, peers=peers).name == "cannot tell"
+    tested = [one | {"test": {"pcc": 0.014}} for one in peers]
+    test = Interval(0.077, -0.12, 0.27, "Fisher")
+    assert verdict([], validation=held, peers=tested, test=test).name == "no signal found"
+    real = [one | {"test": {"pcc": 0.4}} for one in scores(ridge=0.42, lightgbm=0.45)]
+    assert verdict([], validation=held, peers=real, test=test).name == "behind a simple model"
+
+
+def test_level_is_within_a_standard_error_and_never_said_of_few_rows() -> None:
+    """Shares without half of its columns: 0.663 of 131 samples, ridge 0.684."""
+    held = curve(pcc=0.663, bags=131)
+    assert verdict([], validation=held, peers=scores(ridge=0.684, lightgbm=0.659)).name == "data-limited"
+    assert verdict([], validation=held, peers=scores(ridge=0.72, lightgbm=0.659)).name == "cannot tell"
+    few = curve(pcc=0.896, bags=41)
+    assert verdict([], validation=few, peers=scores(ridge=0.681, lightgbm=0.869)).name == "cannot tell"
+
+
+def test_a_claim_is_withdrawn_where_the_test_part_contradicts_it() -> None:
+    held, test = curve(), Interval(0.6, 0.5, 0.69, "Fisher")
+    ahead, level = (scores(ridge=0.69, lightgbm=0.71) for _ in range(2))
+    ahead[0] |= {"test": {"pcc": 0.8}}
+    level[0] |= {"test": {"pcc": 0.68}}
+    found = verdict([], validation=held, peers=ahead, test=test)
+    assert found.name == "cannot tell"
+    assert "ridge reaches 0.800" in found.sentence
+    assert verdict([], validation=held, peers=level, test=test).name == "data-limited"

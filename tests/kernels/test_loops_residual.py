@@ -1,29 +1,33 @@
-"""The loops of the residual: the two gains and their slopes, far out as well."""
+"""The loops of the residual, called by hand: what a forward leaves for a backward; gradients add up over bags."""
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 import torch
 
-from excora.extrapolation import free_gain, paper_gain
-from excora.kernels import loops_residual
+from excora.extrapolation import Gain
+from excora.kernels import residual
 
 
-@pytest.mark.parametrize(("free", "gain"), [(True, free_gain), (False, paper_gain)])
-@pytest.mark.parametrize("raw", [-80.0, -31.0, -5.0, -0.3, 0.0, 0.7, 2.0, 19.0, 25.0, 31.0, 80.0])
-def test_gain_and_slope_are_those_of_autograd(free, gain, raw):
-    x = torch.tensor(raw, dtype=torch.float64, requires_grad=True)
-    expected = gain(x, 2.5)
-    (slope,) = torch.autograd.grad(expected, x)
-    found = loops_residual._gain(raw, free, 2.5)
-    np.testing.assert_allclose(found, (expected.item(), slope.item()), rtol=1e-9, atol=1e-12)
+def test_units_and_slope_are_kept_for_the_backward():
+    torch.manual_seed(0)
+    gain, mean, attended = Gain(6, form="free", cap=3.0, hidden=4), torch.randn(7, 6), torch.randn(7, 6)
+    torch.nn.init.normal_(gain.out.weight)
+    _, gamma, hidden, slope = residual.forward(("free", 3.0), mean, attended, *gain.weights())
+    torch.testing.assert_close(hidden, torch.tanh(gain.hidden(mean)).detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(slope, gamma * (1.0 - gamma / 3.0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.5, 1.0, 3.0])
-def test_the_way_from_mean_to_attended_value_is_torchs(gamma):
-    mean, attended, found = torch.randn(9), torch.randn(9), np.empty(9, np.float32)
-    loops_residual._lerp(mean.numpy(), attended.numpy(), np.float32(gamma), found)
-    torch.testing.assert_close(torch.from_numpy(found), torch.lerp(mean, attended, gamma), rtol=1e-6, atol=1e-7)
-    if gamma == 1.0:
-        assert (found == attended.numpy()).all()
+def test_gradients_of_the_weights_are_sums_over_bags():
+    torch.manual_seed(0)
+    gain, mean, attended = Gain(6, form="free", cap=3.0, hidden=4), torch.randn(7, 6), torch.randn(7, 6)
+    torch.nn.init.normal_(gain.out.weight)
+
+    def gradients(of: slice) -> list[torch.Tensor]:
+        inputs = (mean[of], attended[of], *(x.detach() for x in gain.weights()))
+        found = residual.forward(("free", 3.0), *inputs)
+        return residual.backward(("free", 3.0), inputs, found[1:], (torch.ones_like(inputs[0]), None))[2:]
+
+    parts = [gradients(slice(b, b + 1)) for b in range(7)]
+    for whole, *each in zip(gradients(slice(None)), *parts, strict=True):
+        torch.testing.assert_close(whole, torch.stack(each).sum(0), rtol=1e-4, atol=1e-5)
+        assert whole.abs().max() > 1e-3

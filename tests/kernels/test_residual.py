@@ -7,7 +7,8 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from excora.extrapolation import Extrapolation, extrapolate
-from excora.kernels.residual import Residual, residual
+from excora.kernels import residual as kernels
+from excora.kernels.residual import Residual, attend_beyond, residual
 
 
 def made(form="free", dim=6, size=2.0):
@@ -86,3 +87,19 @@ def test_what_the_loop_does_not_know_is_left_to_the_module(monkeypatch):
     value, gamma = residual(Extrapolation(6, residual=None), mean, attended)
     assert torch.equal(value, attended)
     assert torch.equal(gamma, torch.ones(40))
+
+
+@pytest.mark.parametrize("form", ["free", "paper"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_and_residual_in_one_loop_are_the_two_calls(form, masked, monkeypatch):
+    extrapolation, _, _ = made(form, size=0.5)
+    h, scores = torch.randn(40, 7, 6), (torch.randn(6), torch.randn(1))
+    mask = torch.arange(7) < torch.randint(0, 8, (40, 1)) if masked else None
+    options = {"mask": mask, "keep": torch.rand(40, 7) < 0.8, "scale": 0.4}
+    with_graph = attend_beyond(extrapolation, h, scores, **options)
+    monkeypatch.setattr(kernels, "attend", lambda *_, **__: pytest.fail("two calls where there is no graph"))
+    with torch.no_grad():
+        without = attend_beyond(extrapolation, h, scores, **options)
+    for ours, theirs in zip((*without[0], *without[1:]), (*with_graph[0], *with_graph[1:]), strict=True):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+    assert without[2].std() > 0.1

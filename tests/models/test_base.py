@@ -57,6 +57,7 @@ def test_a_network_keeps_what_it_is_asked_unless_it_knows_better():
     assert network.element_names(None) is None
     assert network.look_up(features) is features
     assert network.carried() == ()
+    assert network.compare(torch.zeros(2, 3), torch.zeros(2, 1), None) == {}
 
 
 def test_a_seeded_block_depends_on_its_seed_and_leaves_the_random_state():

@@ -12,6 +12,7 @@ from oracles.rows import wavy
 
 from excora.errors import InputError
 from excora.models import Samples, models
+from excora.models.parts.channels import BENDS
 from excora.models.parts.kriging import learn
 
 MODEL = models["kriging"]
@@ -132,3 +133,23 @@ def test_damaged_tensors_are_refused(fitted):
         MODEL.check_tensors(network.spec, tensors)
     with pytest.raises(InputError, match="look_up finds them"):
         network(samples_data.table)
+
+
+def test_curves_under_the_neighbours_have_their_share_and_are_said(monkeypatch):
+    monkeypatch.setattr("excora.models.parts.channels.BENT_FROM", 100)
+    spec, features, target = wavy()
+    network, found = MODEL.build(spec, Samples(features, target, np.arange(200)), OPTIONS, seed=0)
+    ridge, stack, curves, bend = network.scores.tolist()
+    assert network.bends == network.learned["bends"] == BENDS
+    assert curves > ridge
+    assert stack > ridge
+    assert 0.0 < bend <= 1.0
+    assert any(f"{bend:.2f} x curves" in line for line in network.carried())
+    inputs = found.read(np.arange(200, 260))
+    before = network.eval()(inputs).prediction
+    again = MODEL.network(spec, OPTIONS, network.learned)
+    again.load_state_dict(network.state_dict())
+    torch.testing.assert_close(again.eval()(inputs).prediction, before)
+    MODEL.check_learned(network.learned, spec, OPTIONS, network.state_dict())
+    with pytest.raises(InputError, match="if any, bends"):
+        MODEL.check_learned(network.learned | {"more": 1}, spec, OPTIONS, {})

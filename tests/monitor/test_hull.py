@@ -33,6 +33,8 @@ def test_hull_columns_stay_finite(bags, elements, masked, seed) -> None:
         h = h.masked_fill(~mask.unsqueeze(-1), torch.inf)
     value = torch.randn(bags, 3)
     found = hull_columns(h, mask, {}, value, head_slope(nn.Linear(3, 2), value))
+    several = torch.full((bags,), elements) if mask is None else mask.sum(1)
+    assert torch.equal(found.pop("cosine").isfinite(), several >= 2)  # of one element there is no pair
     assert all(column.isfinite().all() and len(column) == bags for column in found.values())
     assert bool((found["lowest"] <= found["mean_prediction"] + 1e-5).all())
     assert bool((found["highest"] >= found["mean_prediction"] - 1e-5).all())

@@ -15,7 +15,7 @@ def record(
 ) -> dict:
     """All figures of one epoch for a linear head w.v + c, bag by bag; bags are (n_s, dim), weights (n_s,)."""
     rho, mse = pcc(x, y), ((x - y) ** 2).mean()
-    dispersions, radii, means, effective, spread = [], [], [], [], []
+    dispersions, radii, means, effective, spread, cosines = [], [], [], [], [], []
     for h, alpha in zip(bags, weights, strict=True):
         mu = h.mean(0)
         distances = [np.linalg.norm(row - mu) for row in h]
@@ -26,6 +26,8 @@ def record(
         effective.append(np.exp(entropy))
         if len(alpha) > 1:
             spread.append((np.exp(entropy) - 1) / (len(alpha) - 1))
+            unit = [row / np.linalg.norm(row) for row in h]
+            cosines.append(np.mean([unit[i] @ unit[j] for j in range(len(h)) for i in range(j)]))
     ybar, rms = np.array(means), np.sqrt(np.mean(np.square(radii)))
     sigma_0, norm = ybar.std(), np.linalg.norm(w)
     hull = pcc(ybar, y) + 2 * rms / (sigma_0 / norm - rms) if rms < sigma_0 / norm else None
@@ -44,6 +46,7 @@ def record(
         "gradient_ratio_bound": 1 / (2 * np.sqrt(y.std()) * x.std() ** 1.5) if rho >= 0 else None,
         "dispersion": np.sqrt(np.mean(np.square(dispersions))),
         "radius": rms,
+        "mean_cosine": np.mean(cosines),
         "mean_pcc": pcc(ybar, y),
         "hull_ceiling": hull,
         "hull_used": None if hull is None else rho / hull,

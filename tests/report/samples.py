@@ -145,7 +145,7 @@ def _epochs(rng: np.random.Generator, epochs: int = 60) -> tuple[Rows, Rows]:
             "epoch": t, "bags": 1800, "pcc": rho, "mse": sum(parts.values()), "mse_affine": 1 - rho**2,
             "sigma_ratio": spread, "gradient_ratio": bound * (1 - rho**2) ** 0.5 * 0.6, "gradient_ratio_bound": bound,
             "achievable_ceiling": 0.86, "achievable_used": rho / 0.86, "probe_pcc": 0.9, "probe_gain": 0.9 - rho,
-            "effective_elements": 9.0, "attention_spread": 0.3,
+            "effective_elements": 9.0, "attention_spread": 0.3, "mean_cosine": 0.2 + 0.003 * t,
         }  # fmt: skip
         records.append(dict.fromkeys(FIELDS) | parts | known)
         seen = float(0.79 * (1 - np.exp(-(t + 1) / 6)) - 0.0006 * max(0, t - 30) + rng.normal(0, 0.006))

@@ -29,7 +29,7 @@ def full(tmp_path_factory):
 def test_a_full_folder_gives_every_section(full):
     page = Page(full)
     expected = ["verdict", "figures", "comparison", "curves", "error-parts", "gradient-ratio", "predictions", "targets",
-                "groups", "attention", "elements", "notes", "rerun"]  # fmt: skip
+                "groups", "attention", "collapse", "elements", "notes", "rerun"]  # fmt: skip
     assert [attributes["id"] for tag, attributes in page.elements if tag == "section"] == expected
     results = json.loads(full.with_name("results.json").read_text())
     score = results["test"]["expression"]
@@ -59,6 +59,7 @@ def test_the_plots_hold_the_data(full):
         "effective",
         "gamma",
         "temperature",
+        "collapse",
     ]
     assert list(plots) == names
     train, validation, best = plots["pcc"][0]["traces"]
@@ -79,7 +80,7 @@ def test_the_plots_hold_the_data(full):
 @pytest.mark.parametrize(
     ("without", "left"),
     [
-        ("monitor.json", ["error-parts", "gradient-ratio"]),
+        ("monitor.json", ["error-parts", "gradient-ratio", "collapse"]),
         ("predictions.csv", ["predictions"]),
         ("attention.json", ["attention", "elements"]),
         ("results.json", ["figures", "targets", "groups", "notes"]),

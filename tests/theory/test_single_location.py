@@ -81,6 +81,56 @@ def test_descend_is_that_of_the_directions():
     np.testing.assert_allclose(found, _overlaps(k, v), atol=1e-12)
 
 
+def _sampled_by_vectors(state, rng, *, dim, length, spread, steps, rate, sharpness, batch, noise):
+    """Overlaps after steps on drawn sequences, a run and a token at a time, with the vectors themselves."""
+    ends = []
+    for kappa, nu, theta, eta, rho in state:
+        k, v = np.zeros((2, dim))
+        k[:3] = kappa, eta, np.sqrt(1 - kappa**2 - eta**2)
+        v[:3] = theta, nu, (rho - kappa * theta - eta * nu) / k[2]
+        v[3] = np.sqrt(1 - v @ v)
+        for _ in range(steps):
+            gk, gv = np.zeros((2, dim))
+            for _ in range(batch):
+                x = rng.normal(size=(length, dim))
+                x[0] = spread * x[0] + np.sqrt(dim / 2) * np.eye(dim)[0]
+                error = erf(sharpness * x @ k) @ (x @ v) - x[0, 1] - noise * rng.normal()
+                slope = 2 / np.sqrt(np.pi) * np.exp(-((sharpness * x @ k) ** 2))
+                gk += 2 / batch * error * (sharpness * slope * (x @ v)) @ x
+                gv += 2 / batch * error * erf(sharpness * x @ k) @ x
+            k, v = k - rate * (gk - k * (k @ gk)), v - rate * (gv - v * (v @ gv))
+            k, v = k / np.linalg.norm(k), v / np.linalg.norm(v)
+        ends.append(_overlaps(k, v))
+    return np.array(ends)
+
+
+def test_descent_on_samples_has_the_law_of_one_of_vectors():
+    """Means and covariances of the overlaps after two large steps, where the part across the four directions counts."""
+    setting, how = (
+        SingleLocation(dim=9, length=3),
+        {"steps": 2, "rate": 0.05, "sharpness": 0.8, "batch": 2, "noise": 0.3},
+    )
+    state = np.tile(_overlaps(*_directions(9, 5)), (1500, 1))
+    many = np.repeat(state[:1], 60_000, 0)
+    found = setting.descend_on_samples(many, **how, rng=np.random.default_rng(0))
+    wanted = _sampled_by_vectors(state, np.random.default_rng(1), dim=9, length=3, spread=setting.spread, **how)
+    error = wanted.std(0) / np.sqrt(len(wanted))
+    assert (np.abs(found.mean(0) - wanted.mean(0)) < 4 * error).all()
+    np.testing.assert_allclose(found.std(0), wanted.std(0), rtol=0.1)
+    np.testing.assert_allclose(np.corrcoef(found.T), np.corrcoef(wanted.T), atol=0.1)
+
+
+def test_descent_on_samples_goes_toward_the_token_and_checks_its_arguments():
+    setting, start = SingleLocation(dim=40), np.array([[0.5, 0.5, 0.0, 0.0, 0.0]] * 4)
+    end = setting.descend_on_samples(start, steps=300, rate=0.01, sharpness=0.3, rng=np.random.default_rng(0))
+    again = setting.descend_on_samples(start, steps=300, rate=0.01, sharpness=0.3, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(end, again)
+    assert (end[:, 1] > 0.6).all()
+    assert (np.abs(end) <= 1).all()
+    with pytest.raises(InputError, match="dim must be at least 6"):
+        SingleLocation(dim=5).descend_on_samples(start, steps=1, rate=0.1, sharpness=0.1, rng=np.random.default_rng(0))
+
+
 def test_descend_stays_on_the_manifold_and_finds_the_place():
     ends = SETTING.descend(SETTING.start(4, seed=0, manifold=True), steps=6000, rate=0.02, sharpness=0.1, every=3000)
     assert ends.shape == (3, 4, 5)

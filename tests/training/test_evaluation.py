@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import samples_data
 import torch
 
+from excora.data.table import TableFeatures
+from excora.models import Output
 from excora.pooling import ECAPool, Pooled
 from excora.ragged import Ragged
 from excora.reduce import Penalty
-from excora.training.evaluation import Attention, answers, attention, group_scores, outputs, predictions, scores
+from excora.settings import Machine, Recipe
+from excora.training import evaluation
+from excora.training.batches import Rows
+from excora.training.evaluation import (
+    Attention,
+    adds_surely,
+    answers,
+    attention,
+    group_scores,
+    outputs,
+    predictions,
+    scores,
+)
 from training.samples import PARTS, TINY, prepared
 
 
@@ -119,3 +135,31 @@ def test_scores_within_groups():
     both = [np.corrcoef(prediction[30:68, k], target[30:68, k])[0, 1] for k in range(2)]
     assert found["b"]["pcc"] == pytest.approx(np.mean(both))
     assert np.isnan([found["c"]["pcc"], found["c"]["mse"]]).all()
+
+
+class Line(torch.nn.Module):
+    """A stand-in for what a network starts from."""
+
+    def forward(self, inputs):
+        return inputs["numeric"][:, :1] * 0.0
+
+
+@pytest.mark.parametrize("noise", [0.1, 3.0])
+def test_a_network_adds_to_its_ridge_for_sure_if_its_gain_is_two_paired_standard_errors(noise, monkeypatch):
+    n = 40
+    generator = np.random.default_rng(0)
+    y = generator.normal(size=(n, 1)).astype(np.float32)
+    y[3] = np.nan
+    said = np.nan_to_num(y) + noise * generator.normal(size=(n, 1)).astype(np.float32)
+    weight = generator.uniform(0.5, 2.0, n).astype(np.float32)
+
+    def some(*_, **__):
+        for piece in np.array_split(np.arange(n), 3):
+            yield piece, Output(torch.from_numpy(said[piece]))
+
+    monkeypatch.setattr(evaluation, "outputs", some)
+    features = TableFeatures(np.zeros((n, 1), np.float32), np.zeros((n, 1), bool), np.zeros((n, 0), np.int64))
+    network = SimpleNamespace(linear_start=Line())
+    found = adds_surely(network, Rows(features, y, weight), np.arange(n), Recipe(), Machine())
+    gain = weight * np.where(np.isnan(y[:, 0]), 0.0, (y**2 - (said - y) ** 2)[:, 0])
+    assert found == (gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(n)) == (noise < 1)

@@ -8,6 +8,7 @@ import samples_data
 import torch
 
 from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
+from excora.models.pool import PoolNetwork
 from excora.pooling import parameter_groups
 from excora.settings import Settings
 from training.samples import PARTS, TINY, Data, far, prepared, run
@@ -26,7 +27,8 @@ def bare(data, settings: Settings, weight=None) -> dict[str, torch.Tensor]:
     kinds = {"dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss}
     kind = kinds.get(recipe.correlation, PearsonLoss)
     network = data.network(setup).train()
-    loss = JointLoss(kind(), weight=recipe.correlation_weight if recipe.correlation != "none" else 0.0)
+    weight_of = recipe.correlation_weight if recipe.correlation != "none" else 0.0
+    loss = JointLoss(kind(), weight=weight_of, error=recipe.error)
     optimizer = torch.optim.AdamW(parameter_groups(network, recipe.weight_decay), lr=recipe.learning_rate)
     for epoch in range(recipe.epochs):
         order = np.random.default_rng([recipe.seed, epoch]).permutation(PARTS.train)
@@ -35,17 +37,40 @@ def bare(data, settings: Settings, weight=None) -> dict[str, torch.Tensor]:
             output = network(features.read(index))
             w = None if weight is None else torch.from_numpy(weight[index])
             y = torch.from_numpy(target[index])
+            few = len(index) < recipe.fewest
+            loss.weight = 0.0 if few or recipe.correlation == "none" else recipe.correlation_weight
             loss(output.prediction, y, mask=~y.isnan(), weight=w, penalty=output.penalties).backward()
             optimizer.step()
     return network.state_dict()
 
 
-@pytest.mark.parametrize("correlation", ["dnpl", "pearson", "concordance", "none"])
-def test_a_run_equals_a_bare_loop(data, correlation):
-    settings = TINY.replace(correlation=correlation, epochs=2)
+@pytest.mark.parametrize(
+    ("correlation", "error"),
+    [("dnpl", "mse"), ("pearson", "mse"), ("concordance", "mse"), ("none", "mse"), ("none", "mae")],
+)
+def test_a_run_equals_a_bare_loop(data, correlation, error):
+    settings = TINY.replace(correlation=correlation, error=error, epochs=2)
     training = run(data, settings)
     assert training.best_epoch == 1, "the oracle has the weights of the last epoch"
     assert far(training, bare(data, settings)) == 0
+
+
+def test_the_rest_of_an_epoch_has_no_correlation_loss_where_it_is_small(data):
+    few, plain = TINY.replace(correlation="pearson", epochs=2, fewest=8), TINY.replace(correlation="pearson", epochs=2)
+    found = run(data, few)
+    assert far(found, bare(data, few)) == 0
+    assert far(found, bare(data, plain)) > 0
+
+
+def test_weights_trained_elsewhere_may_have_smaller_steps(data, monkeypatch):
+    monkeypatch.setattr(PoolNetwork, "pretrained", lambda self: self.encoder.parameters())
+    settings = TINY.replace(epochs=1, pretrained_rate=0.0)
+    before = data.network(settings.settled(data.spec.kind, len(PARTS.train))).state_dict()
+    after = run(data, settings).network.state_dict()
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert moved
+    assert not any(name.startswith("encoder.") for name in moved)
+    assert any(name.startswith("encoder.") for name in before)
 
 
 def test_weights_of_samples_reach_loss_and_score(data):

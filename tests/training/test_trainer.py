@@ -14,7 +14,7 @@ from excora.data.splits import Split
 from excora.data.table import TableSpec
 from excora.errors import ExcoraError, InputError
 from excora.settings import Settings
-from excora.training import train
+from excora.training import evaluation, train
 from excora.training.building import build
 from training.samples import PARTS, TINY, Data, far, prepared, run
 
@@ -174,10 +174,10 @@ def test_one_sample_is_no_validation_part(data):
         run(data, PLAIN, PARTS._replace(validation=PARTS.validation[:1]))
 
 
-def started(settings, **options):
+def started(settings, start="ridge", **options):
     """A run that starts from a ridge, on a table."""
     dataset = samples_data.table()
-    setup = settings.replace(start="ridge").settled("table", len(PARTS.train))
+    setup = settings.replace(start=start).settled("table", len(PARTS.train))
     built = build(dataset, PARTS.train, setup, validation=PARTS.validation)
     arguments = (built.network, built.features, built.target, PARTS, setup.recipe, setup.machine)
     return built, train(*arguments, progress=False, **options)
@@ -201,6 +201,19 @@ def test_an_epoch_that_improves_on_the_ridge_is_kept():
     prediction = built.network.linear_start(built.features.read(PARTS.validation)).double().numpy()
     error = np.square(prediction - built.target[PARTS.validation]).mean()
     assert training.start["validation_mse"] == pytest.approx(error)
+
+
+@pytest.mark.parametrize("errors", [-1e9, 1e9])
+def test_auto_keeps_the_ridge_unless_the_network_adds_to_it_for_sure(errors, monkeypatch):
+    monkeypatch.setattr(evaluation, "SURELY", errors)
+    built, training = started(TINY.replace(epochs=8), "auto")
+    assert built.start.kind == "ridge"
+    inputs = built.features.read(PARTS.validation)
+    same = torch.equal(training.network(inputs).prediction, built.network.linear_start(inputs))
+    assert (training.best_epoch == -1) == same == (errors > 0)
+    assert training.held["mse"] == pytest.approx(
+        training.start["validation_mse"] if same else training.rows[training.best_epoch]["validation_mse"], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3])

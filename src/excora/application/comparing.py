@@ -9,11 +9,12 @@ from typing import Any
 from excora import comparison
 from excora.comparison import Comparison
 from excora.data.dataset import Dataset
+from excora.data.reading import Paths
 from excora.report import ComparisonRecord, page_of_comparison, write_page, write_report
 
 
 @functools.wraps(comparison.compare)  # its signature and its words; with an output folder a report.html too
-def compare(data: str | Path | Dataset, *, output: str | Path | None = None, **options: Any) -> Comparison:
+def compare(data: Paths | Dataset, *, output: str | Path | None = None, **options: Any) -> Comparison:
     """As there."""
     found = comparison.compare(data, output=output, **options)
     if output is not None and (Path(output) / "config.json").exists():

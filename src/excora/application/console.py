@@ -28,7 +28,7 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
 
     rows = []
     for part in ("validation", "test"):
-        for name, score in results[part].items():
+        for name, score in fewer(results[part]).items():
             rows.append((name, part, str(results["counts"][part]), *_cells(score)))
     verdict = results["verdict"]
     pool = getattr(run.setup.options, "pool", None)
@@ -46,6 +46,32 @@ def _table(run: Run, results: dict[str, Any]) -> Any:
 
 
 SCORES = ("PCC", "95 % interval", "MSE", "MAE")
+
+
+#: Targets that have a line each, and columns of predictions that are shown.
+MOST = 12
+
+
+def fewer(scores: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of many targets their mean, and the three of the highest and of the lowest PCC; of a few all.
+
+    >>> many = {f"g{k}": {"pcc": k / 100, "mse": 1.0, "mae": 0.5} for k in range(50)}
+    >>> list(fewer(many)), round(fewer(many)["mean of 50"]["pcc"], 3)
+    (['mean of 50', 'g49', 'g48', 'g47', 'g2', 'g1', 'g0'], 0.245)
+
+    An undefined PCC is left out of the mean.
+    """
+    if len(scores) <= MOST:
+        return scores
+    defined = sorted(
+        (name for name in scores if scores[name]["pcc"] is not None), key=lambda name: -scores[name]["pcc"]
+    )
+    means = {
+        what: sum(scores[name][what] for name in names) / len(names) if names else None
+        for what, names in (("pcc", defined), ("mse", list(scores)), ("mae", list(scores)))
+    }
+    ends = defined if len(defined) <= 6 else [*defined[:3], *defined[-3:]]
+    return {f"mean of {len(scores)}": means} | {name: scores[name] for name in ends}
 
 
 def _cells(score: dict[str, Any]) -> tuple[str, ...]:
@@ -79,13 +105,13 @@ def summary_of(predictions: Predictions) -> Any:
     from rich.text import Text
 
     frame = predictions.frame
-    first = frame.head(5).itertuples(index=False)
+    first = frame.iloc[:5, :MOST].itertuples(index=False)
     rows = [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in first]
-    shown = table(rows, [str(name) for name in frame.columns])
+    shown = table(rows, [str(name) for name in frame.columns[:MOST]])
     more: list[Any] = [Text(f"{len(frame):,} predictions")]
     if predictions.scores:
         labels = [f"{frame[name].notna().sum():,}" for name in frame if str(name).partition(":")[0] == "target"]
-        every = zip(predictions.scores.items(), labels, strict=True)
-        scored = [(name, count, *_cells(score)) for (name, score), count in every]
+        count = dict(zip(predictions.scores, labels, strict=True))
+        scored = [(name, count.get(name, ""), *_cells(score)) for name, score in fewer(predictions.scores).items()]
         more.append(table(scored, ("target", "labels", *SCORES)))
     return Group(shown, *more, *map(Text, predictions.notes))

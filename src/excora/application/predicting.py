@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +97,7 @@ def predict(
     if isinstance(run, Tuned) or is_tuned(run):
         return _of_ensemble(run, data, given, attention=attention)
     run = run if isinstance(run, Run) else Run.load(run)
-    dataset = data if isinstance(data, Dataset) else _read(run, data, given | {"features": features}, labels)
+    dataset = data if isinstance(data, Dataset) else read_like(run, data, labels, given | {"features": features})
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     read = run.network.look_up(run.preparation.features(dataset))
@@ -136,7 +138,7 @@ def _of_ensemble(run: Any, data: Paths | Dataset, given: dict[str, str | None], 
     if attention:
         raise InputError("an ensemble has no attention to write: its members differ; predict with a run of excora fit")
     tuned = run if isinstance(run, Tuned) else Tuned.load(run)
-    dataset = (data if isinstance(data, Dataset) else _read(tuned, data, given, None)).without_target()
+    dataset = (data if isinstance(data, Dataset) else read_like(tuned, data, None, given)).without_target()
     if not len(dataset):
         raise InputError("there is nothing to predict: the data have no samples")
     frame, notes = predict_tuned(tuned, dataset)
@@ -164,7 +166,13 @@ def _same(trained: str, data: Paths) -> bool:
     return Path(trained).absolute() == found[0].absolute() if len(found) == 1 else trained == shown(data)
 
 
-def _read(run: Run | Tuned, path: Paths, given: dict[str, Any], labels: str | Path | None) -> Dataset:
+def read_like(
+    run: Run | Tuned,
+    path: Paths,
+    labels: str | Path | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
+) -> Dataset:
+    """Data in the layout of the run's training data, targets or not; ``given`` are roles that differ."""
     described = run.config.get("data")
     if not isinstance(described, dict):
         raise InputError(f"{run.path / 'config.json'}: 'data' must name the columns, got {described!r}")

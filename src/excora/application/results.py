@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from excora.application.places import Placer, placer
 from excora.application.tissue import tissue
+from excora.data import sources
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
 from excora.models import Network
@@ -71,6 +72,8 @@ def evaluate(
     parts = {name: _look(name, getattr(split, name), training.network, dataset, setup, built) for name in looked}
     results |= {name: parts[name].scores if name in parts else {} for name in _PARTS}
     seen = {"interval": interval(results["validation"]), "test": interval(results["test"])}
+    if further := {name: part.further for name, part in parts.items() if part.further}:
+        results["further"] = further
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     last = parts[looked[-1]]
@@ -103,7 +106,10 @@ def start_notes(training: Training, built: Built) -> list[str]:
     """The same in words."""
     if built.start is None or not built.start.note:
         return []
-    kept = "no epoch did better on validation than the ridge that the network starts from: it is what predicts"
+    kept = (
+        "no epoch did surely better on validation than the ridge that the network starts from (by 2 paired standard "
+        "errors): the ridge is what predicts"
+    )
     return [built.start.note, *([kept] if training.best_epoch < 0 else [])]
 
 
@@ -125,6 +131,7 @@ class Part(NamedTuple):
     groups: list[dict[str, Any]]
     attention: dict[str, Any]
     notes: list[str]
+    further: dict[str, dict[str, float]]  #: by target, what its field is judged by
 
 
 def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Setup, built: Built) -> Part:
@@ -138,13 +145,17 @@ def _look(name: str, index: Index, network: Network, dataset: Dataset, setup: Se
     prediction = built.preparation.unscale(np.array(rows).reshape(-1, len(dataset.targets)))
     target, group = dataset.target[index], None if dataset.group is None else dataset.group[index]
     examined = built.preparation.examine(dataset, index)
-    namer, place = _namer(network, dataset, built), placer(network, dataset, setup, built.features)
+    place = placer(network, dataset, setup, built.features)
+    namers = {pool: _namer(network, dataset, built, pool) for pool in looked}
+    each = zip(dataset.targets, prediction.T, target.T, strict=True)
+    further = {known: sources[dataset.kind].scores(known, p, y) for known, p, y in each}
     return Part(
         _frame(dataset, index, name, prediction, examined.outside),
         scores(prediction, target, dataset.targets, group) if len(index) else {},
         group_scores(prediction, target, group) if group is not None and len(index) else [],
-        {pool: _attention(found, prediction, dataset, namer, (place, pool)) for pool, found in looked.items()},
+        {pool: _attention(found, prediction, dataset, namers[pool], (place, pool)) for pool, found in looked.items()},
         [f"{name} part: {note}" for note in (*examined.notes, *outside_note(examined.outside))],
+        {known: found for known, found in further.items() if found and len(index)},
     )
 
 
@@ -194,9 +205,16 @@ class Looked(NamedTuple):
 Namer = Callable[[int, int], str]
 
 
-def _namer(network: Network, dataset: Dataset, built: Built) -> Namer:
-    """Elements that are samples themselves by their id, others by the name the network has for them, or by number."""
+def _namer(network: Network, dataset: Dataset, built: Built, pool: str) -> Namer:
+    """Elements that are samples themselves by their id, others by the name the network has for them, or by number.
+
+    Features may name the elements of each sample, such as the words of a text, for a pool that is called after them.
+    """
     sample_of = getattr(built.features, "element_sample", None)
+    name_of = getattr(built.features, "element_name", None)
+    if name_of is not None:
+        first = network.leading
+        return lambda sample, k: f"token {k}" if k < first else name_of(pool, sample, k - first)
     names = network.element_names(built.preparation.element_names)
 
     def name(sample: int, k: int) -> str:

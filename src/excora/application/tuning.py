@@ -6,6 +6,10 @@ ensemble has several of each, picked by a validation part that it deals out itse
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,27 +20,44 @@ import numpy as np
 import pandas as pd
 
 from excora.application.folder import claim, versions
+from excora.application.lock import locked
 from excora.application.results import columns
 from excora.data.dataset import Dataset, Index
-from excora.data.reading import read
+from excora.data.reading import Paths, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import split
 from excora.data.table import Table
 from excora.errors import InputError
-from excora.estimators import TabularEnsemble
+from excora.estimators import TabularEnsemble, TabularRegressor
 from excora.estimators.ensemble import INDEX
+from excora.report import write_report
 from excora.storage import plain, read_json, write_atomically, write_json
 from excora.training.evaluation import scores
+from excora.training.progress import say
 
 
 class Told(TabularEnsemble):
-    """An ensemble that says how far it is on the error stream: the output stream is for results."""
+    """An ensemble that says how far it is on the error stream, and keeps every fit in a folder, to go on from.
+
+    The output stream is for results. A fit is known by its options, rows and seed.
+    """
+
+    folder: Path
 
     def _say(self, line: str) -> None:
         if self.verbose:
-            from rich.console import Console
+            say(line)
 
-            Console(stderr=True).print(line, highlight=False, markup=False, soft_wrap=True)
+    def _fitted(self, trial: Any, rows: Any, target: Any, group: Any, index: Index, seed: int) -> TabularRegressor:
+        known = json.dumps([self.pool, trial, seed, hashlib.sha256(index.tobytes()).hexdigest()], sort_keys=True)
+        path = self.folder / f"{hashlib.sha256(known.encode()).hexdigest()[:16]}.safetensors"
+        if path.exists():
+            self._say("read from the stopped run:")
+            return TabularRegressor.load(path)
+        model = super()._fitted(trial, rows, target, group, index, seed)
+        self.folder.mkdir(exist_ok=True)
+        model.save(path)
+        return model
 
 
 @dataclass(frozen=True)
@@ -81,7 +102,7 @@ def _figure(value: float | None) -> str:
 
 
 def tune(
-    data: str | Path | Dataset,
+    data: Paths | Dataset,
     *,
     output: str | Path,
     target: str | Iterable[str] = (),
@@ -93,26 +114,44 @@ def tune(
     epochs: int | None = None,
     seed: int = 0,
     progress: bool = True,
+    resume: bool = False,
     **roles: Any,
 ) -> Tuned:
     """Try settings of the ensemble on validation, fit the picked ones again, look at the test part once.
 
     ``data``, ``target`` and ``roles`` as for :func:`excora.fit`, for tables: rows without a label are left out. The
     other options are those of :class:`excora.TabularEnsemble`. Ctrl-C leaves an ``output`` that says "interrupted" and
-    holds no ensemble.
+    holds no ensemble, but every fit that had ended: ``resume`` goes on from there, with the same data and options, and
+    counts ``seconds`` anew. A report is written beside the results.
     """
     folder, given = Path(output), Roles.of(target=target, **roles)
-    claim(folder, resume=False)
+    with locked(folder):
+        shares = {"validation": validation, "test": test}
+        model = Told(
+            members=members, trials=trials, seconds=seconds, epochs=epochs,
+            validation_fraction=validation / (1 - test), random_state=seed, verbose=progress,
+        )  # fmt: skip
+        return _tune(data, folder, given, model, shares, resume=resume)
+
+
+def _tune(
+    data: Paths | Dataset, folder: Path, given: Roles, ensemble: Told, shares: dict[str, float], *, resume: bool
+) -> Tuned:
+    """:func:`tune` in a folder that nobody else writes to."""
+    there = claim(folder, resume=resume)
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
     frame, known, notes = _rows(dataset)
-    parts = split(dataset.take(known), validation=0.0, test=test, seed=seed)
+    parts = split(dataset.take(known), validation=0.0, test=shares["test"], seed=ensemble.random_state)
     learn, held = known[parts.train], known[parts.test]
-    ensemble = Told(
-        members=members, trials=trials, seconds=seconds, epochs=epochs, validation_fraction=validation / (1 - test),
-        random_state=seed, verbose=progress,
-    )  # fmt: skip
     ensemble._check()
-    config = _config(data, given, dataset, {"validation": validation, "test": test}, ensemble)
+    ensemble.folder = folder / "fits"
+    config = plain(_config(data, given, dataset, shares, ensemble))
+    if there:
+        before = read_json(folder / "config.json")
+        if before.get("state") == "finished":
+            return Tuned.load(folder)
+        if any(before.get(name) != config[name] for name in ("data", "split", "settings")):
+            raise InputError(f"{folder}: the run in it has other data or options; to go on, give the same ones")
     write_json(folder / "config.json", config)
     start = time.perf_counter()
     assert dataset.target is not None
@@ -124,14 +163,18 @@ def tune(
         raise
     results: dict[str, Any] = {
         "counts": {"train": len(learn), "test": len(held)}, "trials": ensemble.trials_, "chosen": ensemble.chosen_,
-        "seconds": time.perf_counter() - start, "notes": notes, "test": {},
+        "seconds": time.perf_counter() - start, "notes": notes, "validation": {}, "test": {}, "best_epoch": None,
+        "epochs": 0, "stopped": "fitted",
     }  # fmt: skip
     if len(held):
         results["test"] = _test(ensemble, dataset, frame, held, folder)
     write_json(folder / "results.json", plain(results))
     ensemble.save(folder)  # its index comes last: before it the folder is no ensemble
-    write_json(folder / "config.json", config | {"state": "finished"})
-    return Tuned(folder, config | {"state": "finished"}, ensemble, plain(results))
+    config |= {"state": "finished"}
+    write_json(folder / "config.json", config)
+    write_report(folder)
+    shutil.rmtree(ensemble.folder, ignore_errors=True)
+    return Tuned(folder, config, ensemble, plain(results))
 
 
 def _rows(dataset: Dataset) -> tuple[pd.DataFrame, Index, list[str]]:
@@ -153,11 +196,24 @@ def _config(
     import excora
 
     named = roles.to_dict() | {"target": list(dataset.targets)}
-    path = None if isinstance(data, Dataset) else str(data)
+    path = None if isinstance(data, Dataset) else shown(data)
     return {
-        "excora": excora.__version__, "state": "training", "data": {"path": path, **named}, "split": shares,
-        "ensemble": model.get_params(), "environment": versions(),
+        "excora": excora.__version__, "state": "training", "split": shares, "environment": versions(),
+        "data": {"path": path, **named, "fingerprint": dataset.fingerprint()},
+        "settings": {"model": "ensemble", **model.get_params()}, "rerun": _command(path, named, shares, model),
     }  # fmt: skip
+
+
+def _command(path: str | None, roles: dict[str, Any], shares: dict[str, float], model: TabularEnsemble) -> str:
+    """The command line that does it again."""
+    words = ["excora", "tune", "DATA" if path is None else path]
+    for name, value in roles.items():
+        values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        words += [word for one in values for word in (f"--{name}", str(one))]
+    options = {name: getattr(model, name) for name in ("members", "trials", "seconds", "epochs")}
+    for name, value in {**shares, **options, "seed": model.random_state}.items():
+        words += [] if value is None else [f"--{name}", f"{value:g}"]
+    return shlex.join([*words, "--output", "NEW"])
 
 
 def _predicted(ensemble: TabularEnsemble, frame: pd.DataFrame) -> Any:

@@ -17,7 +17,20 @@ except ImportError as error:  # the library alone was installed
 
     raise MissingExtraError(str(error.name), "app") from error
 
-from excora.cli import compare, demo, diagnose, features, fit, models, options, predict, reproduce, tune, validate
+from excora.cli import (
+    compare,
+    demo,
+    diagnose,
+    explain,
+    features,
+    fit,
+    models,
+    options,
+    predict,
+    reproduce,
+    tune,
+    validate,
+)
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
@@ -31,6 +44,7 @@ def application(words: Sequence[str]) -> typer.Typer:
         fit.fit,
         tune.tune,
         predict.predict,
+        explain.explain,
         compare.compare,
         validate.validate,
         diagnose.diagnose,

@@ -9,7 +9,7 @@ import typer
 
 from excora.cli import options
 from excora.cli.base import echo_json, show
-from excora.cli.options import Data, Json
+from excora.cli.options import Data, Json, Quiet
 
 
 @options.roles
@@ -33,6 +33,7 @@ def compare(
         float, typer.Option(help="A difference in PCC that would not matter: an interval inside is 'no difference'.")
     ] = 0.02,
     resume: Annotated[bool, typer.Option(help="Go on with a comparison that was stopped.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Models, their pools, and what one would use instead (ridge, nearest neighbours, LightGBM), on the same folds.
@@ -58,11 +59,11 @@ def compare(
         seeds=seeds,
         margin=margin,
         settings=settings,
-        progress=not as_json,
+        progress=not (as_json or quiet),
         resume=resume,
         **roles,
     )
     if as_json:
         echo_json(found.to_dict())
     else:
-        show(found)
+        show(found, quiet=quiet)

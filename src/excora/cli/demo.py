@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from excora.cli.base import console, echo_json
-from excora.cli.options import Json
+from excora.cli.options import Json, Quiet
 
 
 def demo(
@@ -18,11 +18,12 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions: each has its own data and weights.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the training bags.")] = 24,
     bags: Annotated[int, typer.Option(min=20, help="Bags of each setting.")] = 1000,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """See it work: softmax against ECA pooling, where extrapolation helps and where it does not, and the report."""
     from excora.demo import run
 
-    shown = run(output, seeds=seeds, epochs=epochs, bags=bags, console=None if as_json else console)
+    shown = run(output, seeds=seeds, epochs=epochs, bags=bags, console=None if as_json or quiet else console)
     if as_json:
         echo_json({name: comparison.to_dict() for name, comparison in shown.comparisons.items()})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from excora.cli.base import console, show
 from excora.cli.options import Quiet
@@ -58,7 +59,9 @@ def features(
         for slide in found:
             task = progress.add_task(slide.name, total=len(slide))
             path = output / f"{slide.name.rpartition(':')[2]}.h5"
-            extract(
-                slide, network, path, field=field, tell=lambda done, _, task=task: progress.update(task, completed=done)
-            )
+            extract(slide, network, path, field=field, tell=_teller(progress, task))
             show(f"{path}: {len(slide):,} spots, {network.width} features each", quiet=quiet)
+
+
+def _teller(progress: Progress, task: TaskID) -> Callable[[int, int], None]:
+    return lambda done, total: progress.update(task, completed=done, total=total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,8 +51,8 @@ def predict(
     from excora.application.predicting import check_free
 
     check_free(output, attention, overwrite=overwrite)
-    written = {"sep": sep, "decimal": decimal, "encoding": encoding}
-    asked = {"labels": labels, "features": features, "id": id_, "attention": attention is not None}
+    written: dict[str, Any] = {"sep": sep, "decimal": decimal, "encoding": encoding}
+    asked: dict[str, Any] = {"labels": labels, "features": features, "id": id_, "attention": attention is not None}
     found = apply(run, given(data), interval=interval, **asked, **written)
     found.save(output, attention, overwrite=overwrite)
     if as_json:

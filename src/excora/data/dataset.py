@@ -65,6 +65,7 @@ class Dataset:
     time: NDArray[np.float64] | None = None  #: (n,) what orders the samples in time
     weight: NDArray[np.float64] | None = None  #: (n,) >= 0
     notes: tuple[str, ...] = ()  #: what a reader noticed and the user should know
+    part: NDArray[np.object_] | None = None  #: (n,) train, validation or test, where the file itself says so
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -95,6 +96,7 @@ class Dataset:
             some(self.time),
             some(self.weight),
             self.notes,
+            some(self.part),
         )
 
     def fingerprint(self) -> str:
@@ -102,7 +104,8 @@ class Dataset:
         found = hashlib.sha256("\0".join(map(str, self.ids)).encode())
         for values in (self.target, self.weight, self.time):
             found.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
-        found.update(b"-" if self.group is None else "\0".join(map(str, self.group)).encode())
+        for names in (self.group, *([] if self.part is None else [self.part])):
+            found.update(b"-" if names is None else "\0".join(map(str, names)).encode())
         if self.content is not None:
             self.content.mark(found)
         return found.hexdigest()

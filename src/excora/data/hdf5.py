@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.errors import ExcoraError, InputError, MissingExtraError
+
+#: Bytes that are unpacked at a time.
+PIECE = 1 << 25
 
 
 @contextmanager
@@ -88,7 +94,8 @@ def texts(path: Path, dataset: Any, name: str) -> NDArray[np.object_]:
 class StoredRows:
     """The rows of an array in an HDF5 file, read when they are asked for: mapped into memory where the layout allows.
 
-    No open file is kept, so that it may go to a data loader's worker.
+    An array in chunks is unpacked once, into a temporary file that vanishes with the process: a row would otherwise
+    cost its whole chunk each time. It may go to a data loader's worker.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -96,21 +103,44 @@ class StoredRows:
         with complaints(path, "HDF5"), open_hdf5(path) as file:
             found = stored(path, file, key)
             if found is None or found.dtype.kind not in "fiub":
-                raise InputError(
-                    f"{path}: {key!r} must hold numbers, got {'a group' if found is None else found.dtype}"
-                )
+                what = "a group" if found is None else found.dtype
+                raise InputError(f"{path}: {key!r} must hold numbers, got {what}")
             self.shape, self.dtype = tuple(found.shape), found.dtype
             plain = found.chunks is None and found.compression is None and found.size
             #: Where the numbers start in the file; None: they are in chunks.
             self.start = found.id.get_offset() if plain else None
+        self._unpacked: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the temporary file: a worker that is not forked makes its own."""
+        return self.__dict__ | {"_unpacked": None}
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         if self.start is not None:
-            mapped = np.memmap(self.path, self.dtype, "r", self.start, self.shape)
-            return np.array(mapped[rows])  # the map is let go: its pages count as memory of this process
+            # The map is let go each time: its pages would count as memory of this process.
+            return np.array(np.memmap(self.path, self.dtype, "r", self.start, self.shape)[rows])
+        if self._unpacked is None and 0 < self._size < shutil.disk_usage(tempfile.gettempdir()).free // 2:
+            self._unpack()
+        if self._unpacked is not None:
+            return np.array(np.memmap(self._unpacked, self.dtype, "r", 0, self.shape)[rows])
         unique, back = np.unique(rows, return_inverse=True)
         with complaints(self.path, "HDF5"), open_hdf5(self.path) as file:
             return np.asarray(stored(self.path, file, self.key)[unique])[back]
+
+    @property
+    def _size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def _unpack(self) -> None:
+        target = tempfile.TemporaryFile()  # noqa: SIM115 (closed when this object goes)
+        weakref.finalize(self, target.close)
+        step = max(len(self) * PIECE // max(self._size, 1), 1)
+        with complaints(self.path, "HDF5"), open_hdf5(self.path) as file:
+            found = stored(self.path, file, self.key)
+            for first in range(0, len(self), step):
+                target.write(np.ascontiguousarray(found[first : first + step]).tobytes())
+        target.flush()
+        self._unpacked = target

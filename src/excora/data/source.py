@@ -138,6 +138,10 @@ class Source(ABC):
     def check(self, dataset: Dataset, problems: list[str], progress: Progress | None = None) -> None:  # noqa: B027
         """What :meth:`read` had no time for, such as every number of every file: ``excora validate`` asks for it."""
 
+    def scores(self, target: str, prediction: NDArray[np.float64], label: NDArray[np.float64]) -> dict[str, float]:  # noqa: ARG002
+        """By name, what its field is judged by beside PCC, MSE and MAE; (n,) each, NaN for an unknown label."""
+        return {}
+
     def describe(self, dataset: Dataset, prepared: Prepared) -> list[Fact]:  # noqa: ARG002
         """Its lines of the summary."""
         return []

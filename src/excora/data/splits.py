@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,9 @@ def split(dataset: Dataset, *, validation: float = 0.2, test: float = 0.2, seed:
     Samples are dealt out by chance, which depends on the seed and the set of ids alone, not on the order of rows.
     With groups, whole groups are, by chance too, filling a part as near to its share as they fit. With times nothing
     is left to chance: the latest samples are the test part and the latest of the rest the validation part; samples of
-    one time stay together, and with groups as well, whole groups stand in the order of their last time.
+    one time stay together, and with groups as well, whole groups stand in the order of their last time. Where the file
+    itself says what is train, validation and test, that is the split; a share of 0 for validation gives it to training,
+    one for the test part leaves it out, and a validation part that the file lacks is taken from its training part.
 
     >>> data = Dataset(np.array(list("abcdefghij"), object), ("y",), None, time=np.arange(10.0))
     >>> [part.tolist() for part in split(data)]
@@ -58,6 +61,8 @@ def split(dataset: Dataset, *, validation: float = 0.2, test: float = 0.2, seed:
             raise InputError(f"{name} must be a share in [0, 1), got {share}")
     if validation + test >= 1:
         raise InputError(f"validation and test must leave a share for training, got {validation} + {test}")
+    if dataset.part is not None:
+        return _given(dataset, dataset.part, validation, test=test > 0, seed=seed)
     units = _units(dataset, seed)
     parts = 1 + bool(validation) + bool(test)
     _refuse_few(units, parts * (FEWEST if units.noun == "samples" else 1), parts)
@@ -160,6 +165,21 @@ def _stretches(units: Units, folds: int, before: int) -> list[tuple[Chosen, Chos
         edges.append(min(max(nearest, least), len(reached) - (folds + 1 - k)))
     edges.append(len(reached))
     return [((start <= number) & (number < stop), number < start) for start, stop in itertools.pairwise(edges)]
+
+
+def _given(dataset: Dataset, part: NDArray[np.object_], validation: float, *, test: bool, seed: int) -> Split:
+    """The file's own split; a validation part that it lacks is taken from its training part."""
+    train, held, last = (np.flatnonzero(part == name) for name in ("train", "validation", "test"))
+    if not validation:
+        train, held = np.sort(np.concatenate([train, held])), held[:0]
+    elif not len(held):
+        inner = split(replace(dataset.take(train), part=None), validation=validation, test=0.0, seed=seed)
+        train, held = train[inner.train], train[inner.validation]
+    found = Split(train, held, last if test else last[:0])
+    for name, index, asked in zip(found._fields, found, (True, validation > 0, test), strict=True):
+        if asked and len(index) < FEWEST:
+            raise InputError(f"the file's own {name} part needs at least {FEWEST} samples, got {len(index)}: add some")
+    return found
 
 
 def _refuse_few(units: Units, need: int, parts: int) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from excora.diagnosis.evidence import Evidence, Fit, Row, Simple, Thresholds, in_words, simple_models
-from excora.diagnosis.trend import Change, Plateau, change_after, detect_plateau
+from excora.diagnosis.evidence import TUNED, Evidence, Fit, Row, Simple, Thresholds, fisher_z, in_words, simple_models
+from excora.diagnosis.trend import Change, Plateau, change_after, detect_plateau, last_change
 from excora.stats.intervals import Interval
 
 
@@ -122,7 +122,22 @@ class Case:
 
     @property
     def learning(self) -> bool:
-        """PCC is flat, but the validation MSE is still falling by much: scale and attention are on their way."""
+        """PCC is flat, but the validation MSE is still falling: by much, or with the training MSE to the last epoch."""
+        return self._by_much or self._to_the_end
+
+    @property
+    def _to_the_end(self) -> bool:
+        """The last epoch is the best one, and both errors surely fall up to it."""
+        if self.curve is self.records or not self.records or self.kept < self.epochs - 1:
+            return False
+        window = self.plateau.window if self.plateau is not None else len(self.records)
+        held, seen = (last_change([r.get("mse") for r in rows], window) for rows in (self.curve, self.records))
+        if held is None or seen is None:
+            return False
+        return held.high < 0 and seen.high < 0 and seen.change <= -self.limits.falls * float(self.records[-1]["mse"])
+
+    @property
+    def _by_much(self) -> bool:
         found = self.plateau
         if found is None or found.state != "plateau" or found.mse is None or not self.validated or not self.fit.mse:
             return False
@@ -138,13 +153,48 @@ class Case:
 
     @property
     def peer_scores(self) -> tuple[Simple, ...]:
-        """Those whose own correlation is established."""
-        return tuple(one for one, fit in zip(self.peers, self.peer_fits, strict=True) if fit.above_zero.met)
+        """Those whose own correlation is beyond doubt."""
+        pairs = zip(self.peers, self.peer_fits, strict=True)
+        return tuple(one for one, fit in pairs if fit.beyond(TUNED) and not self._by_chance(one))
+
+    @property
+    def found(self) -> tuple[Simple, ...]:
+        """Those that may have found a correlation: validation has tuned them, the test part may say it was chance."""
+        pairs = zip(self.peers, self.peer_fits, strict=True)
+        return tuple(one for one, fit in pairs if fit.above_zero.met and not self._by_chance(one))
+
+    def _by_chance(self, one: Simple) -> bool:
+        """Whether the test part does not bear it out: its interval, as wide as the model's there, holds 0."""
+        if self.test is None or one.test is None:
+            return False
+        return fisher_z(one.test) <= (fisher_z(self.test.high) - fisher_z(self.test.low)) / 2
+
+    @property
+    def contested_by(self) -> Simple | None:
+        """The best simple model on the test part, if it is ahead there beyond doubt: the page shows both numbers."""
+        if self.test is None:
+            return None
+        limit = max(self.test.high, self.test.value + self.limits.contested)
+        ahead = [one for one in self.peers if one.test is not None and one.test > limit]
+        return max(ahead, key=lambda one: one.test or 0.0, default=None)
 
     @cached_property
     def peer_fits(self) -> tuple[Fit, ...]:
         """The simple models on the same rows; validation has tuned them."""
         return tuple(dataclasses.replace(self.fit, pcc=one.pcc, chosen=True) for one in self.peers)
+
+    @property
+    def level(self) -> float:
+        """By how much a simple model may be ahead and still be level: 0.02, or a standard error of the PCC, to 0.05."""
+        error = (1.0 - self.fit.pcc**2) * self.fit.error
+        return float(min(max(self.limits.level, error), self.limits.level_most))
+
+    @property
+    def least_spread(self) -> float | None:
+        """How even attention was when it was least so, over all epochs; None unless 2 of them say."""
+        rows = [*self.records, *(self.curve if self.curve is not self.records else ()), self.geometry]
+        found = [row["attention_spread"] for row in rows if row.get("attention_spread") is not None]
+        return min(found) if len(found) > 2 else None
 
     def after(self, name: str) -> Change | None:
         """What became of the validation curve after the kept epoch."""

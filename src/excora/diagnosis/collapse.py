@@ -8,6 +8,9 @@ from torch import Tensor
 from excora.functional import at_least_float32, blank_padding
 from excora.ragged import Ragged
 
+#: Elements shorter than this count as 0.
+SHORTEST = 1e-12
+
 
 def mean_cosine(h: Tensor | Ragged, mask: Tensor | None = None) -> Tensor:
     """Mean cosine of two elements of each bag, (bags,): near 1 they point one way; NaN for fewer than two elements.
@@ -20,7 +23,11 @@ def mean_cosine(h: Tensor | Ragged, mask: Tensor | None = None) -> Tensor:
     """
     if isinstance(h, Ragged):
         h, mask = h.pad()
-    unit = torch.nn.functional.normalize(blank_padding(at_least_float32(h), mask), dim=-1)
-    total, own = unit.sum(1).square().sum(-1), unit.square().sum((1, 2))
+    x = blank_padding(at_least_float32(h), mask)
+    length = torch.linalg.vector_norm(x, dim=-1)
+    share = 1.0 / length.clamp_min(SHORTEST)
+    # sum_i u_i as a product: u itself would be a copy of h
+    total = torch.bmm(share.unsqueeze(1), x).squeeze(1).square().sum(-1)
+    own = (length * share).square().sum(1)
     n = torch.full_like(own, h.shape[1]) if mask is None else mask.sum(1).to(own.dtype)
     return torch.where(n > 1, (total - own) / (n * (n - 1)).clamp_min(1.0), torch.nan)

@@ -13,6 +13,8 @@ from excora.stats.intervals import Interval
 Row = Mapping[str, Any]
 #: Validation has picked the epoch, the best of many: to be above 0 its PCC must be so by this many standard errors.
 CHOSEN = 3.0
+#: A simple model has been tuned there, the best of many settings, and of several models the best one counts.
+TUNED = 4.0
 USUAL = 1.959964
 
 
@@ -32,12 +34,16 @@ class Thresholds:
     ceiling_used: float = 0.95  #: share of the achievable ceiling from which on it is used up
     ceiling: float = 0.99  #: a ceiling above this limits nobody
     uniform: float = 0.95  #: attention_spread from which on attention is uniform, if signal is left unread
-    frozen: float = 0.9995  #: and from which on in any case: attention that learns is never so even
+    frozen: float = 1 - 1e-6  #: and, in every epoch, in any case: attention that learns does not stay so even
     saturated: float = 1.2  #: effective_elements up to which attention rests on one
     affine_gain: float = 0.25  #: share of the MSE that the best affine map must remove
     good: float = 0.95  #: PCC from which on little is left to explain
     level: float = 0.02  #: PCC by which a simple model may be ahead and still be level
+    level_most: float = 0.05  #: where a standard error of the PCC is more, that, up to this
     nothing: float = 0.4  #: no signal is found if a PCC above this can be excluded
+    few: int = 60  #: rows below which "level with the simple models" is not said
+    contested: float = 0.05  #: PCC by which a simple model must be ahead on the test part to withdraw a claim
+    falls: float = 0.02  #: share of the training MSE by which it must fall to be falling
     worse_mse: float = 0.15  #: share by which the validation MSE must rise after the kept epoch
     worse_pcc: float = 0.03  #: or its PCC fall
     learning: float = 0.1  #: share of the validation MSE by which it must fall in the last third to be on its way
@@ -69,26 +75,30 @@ class Fit:
             return None
         error = 1.0 / math.sqrt(rows - 3)
         if interval is not None and not math.isnan(interval.low) and not math.isnan(interval.high):
-            error = max(error, (_z(interval.high) - _z(interval.low)) / (2 * USUAL))
+            error = max(error, (fisher_z(interval.high) - fisher_z(interval.low)) / (2 * USUAL))
         return cls(part, rows, float(pcc), error, record.get("mse"), record.get("mse_affine"), chosen)
 
     @property
     def low(self) -> float:
         """Of the 95 % interval."""
-        return math.tanh(_z(self.pcc) - USUAL * self.error)
+        return math.tanh(fisher_z(self.pcc) - USUAL * self.error)
 
     @property
     def high(self) -> float:
         """Of the 95 % interval."""
-        return math.tanh(_z(self.pcc) + USUAL * self.error)
+        return math.tanh(fisher_z(self.pcc) + USUAL * self.error)
 
     @property
     def above_zero(self) -> Evidence:
         """Whether there is a correlation at all."""
         errors = CHOSEN if self.chosen else USUAL
         why = f"3 standard errors above 0, as {self.part} chose the epoch" if self.chosen else "interval above 0"
-        met = _z(self.pcc) > errors * self.error
-        return Evidence(self.pcc, f"[{self.low:.3f}, {self.high:.3f}] of {self.rows} samples; {why}", met)
+        shown = f"[{self.low:.3f}, {self.high:.3f}] of {self.rows} samples; {why}"
+        return Evidence(self.pcc, shown, self.beyond(errors))
+
+    def beyond(self, errors: float) -> bool:
+        """Whether it is so many standard errors above 0."""
+        return fisher_z(self.pcc) > errors * self.error
 
     @property
     def affine_gain(self) -> float | None:
@@ -105,23 +115,24 @@ class Fit:
         return f"{self.pcc:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def _z(pcc: float) -> float:
+def fisher_z(pcc: float) -> float:
     """Fisher's z."""
     return math.atanh(min(max(pcc, -1 + 1e-12), 1 - 1e-12))
 
 
 class Simple(NamedTuple):
-    """A simple model and its PCC on the validation part."""
+    """A simple model, its PCC on the validation part and, where that is known, on the test part."""
 
     name: str
     pcc: float
+    test: float | None = None
 
 
 def simple_models(peers: Iterable[Row]) -> tuple[Simple, ...]:
-    """The records ``{"name": ..., "validation": {"pcc": ...}}`` of simple models, best first.
+    """The records ``{"name": ..., "validation": {"pcc": ...}, "test": {"pcc": ...}}`` of simple models, best first.
 
     >>> simple_models([{"name": "ridge", "validation": {"pcc": 0.5}}, {"name": "mean", "validation": {"pcc": None}}])
-    (Simple(name='ridge', pcc=0.5),)
+    (Simple(name='ridge', pcc=0.5, test=None),)
     """
     found = []
     for peer in peers:
@@ -129,8 +140,9 @@ def simple_models(peers: Iterable[Row]) -> tuple[Simple, ...]:
         if not isinstance(scores, Mapping) or "name" not in peer:
             raise InputError(f"a peer is {{'name': ..., 'validation': {{'pcc': ...}}}}, got {peer!r}")
         pcc = scores.get("pcc")
+        test = (peer.get("test") or {}).get("pcc")
         if pcc is not None and not math.isnan(pcc):
-            found.append(Simple(str(peer["name"]), float(pcc)))
+            found.append(Simple(str(peer["name"]), float(pcc), None if test is None else float(test)))
     return tuple(sorted(found, key=lambda one: -one.pcc))
 
 

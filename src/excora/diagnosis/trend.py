@@ -155,6 +155,18 @@ def _level(x: Series, start: int, step: int, size: int, tolerance: float) -> boo
     return off <= max(tolerance, 3.0 * float(window.std(ddof=1)) * math.sqrt(1 / step + 1 / size))
 
 
+def last_change(series: Sequence[float | None] | Series, window: int, *, seed: int = 0) -> Trend | None:
+    """The :func:`trend` of the last ``window`` epochs; None if one of them is undefined, or they are fewer than 10.
+
+    >>> last_change([1.0 - 0.01 * t for t in range(20)], 10).high < 0
+    True
+    """
+    x = np.array([np.nan if v is None else v for v in series[-window:]], dtype=np.float64)
+    if len(x) < 10 or not np.isfinite(x).all():
+        return None
+    return trend(x, confidence=0.95, resamples=500, generator=np.random.default_rng(seed))
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
     """How a curve went on after an epoch: from its mean around there to that of the last third of what follows.

@@ -94,8 +94,21 @@ def judge(case: Case) -> Verdict:
     for question in QUESTIONS:
         found = question(case)
         if found is not None:
-            return found
+            return _withdrawn(found, case)
     raise AssertionError("the last question has always an answer")
+
+
+#: Verdicts that a better simple model contradicts.
+CLAIMS = ("healthy", "data-limited", "no signal found")
+
+
+def _withdrawn(found: Verdict, case: Case) -> Verdict:
+    """A claim that a simple model contradicts on the test part is not made."""
+    better = case.contested_by
+    if found.name not in CLAIMS or better is None:
+        return found
+    why = f"On the test part {better.name} reaches {better.test:.3f}, the model {case.test}: not {found.name!r}."
+    return make_verdict("cannot tell", case.evidence, why, case.lead)
 
 
 def _undefined(case: Case) -> Verdict | None:
@@ -106,25 +119,30 @@ def _undefined(case: Case) -> Verdict | None:
 
 
 def _too_short(case: Case) -> Verdict | None:
-    if case.plateau is None or case.plateau.state != "too short":
-        return None
-    return make_verdict("cannot tell", case.evidence, case.plateau.sentence, case.lead)
+    found = case.plateau
+    short = found is not None and found.state == "too short"
+    return make_verdict("cannot tell", case.evidence, found.sentence, case.lead) if found and short else None
 
 
 def _nothing(case: Case) -> Verdict | None:
     """No correlation that could be explained: is there one to be found?"""
-    pcc, limits = case.fit.above_zero, case.limits
-    if pcc.met:
+    limits = case.limits
+    if case.fit.above_zero.met:
         return None
     if case.ahead:
         return _behind(case)
-    why = f"No correlation is established: {case.lead}"
-    if case.peers and case.validated and not any(one.above_zero.met for one in case.peer_fits):
-        small = Evidence(case.fit.high, f"<= {limits.nothing}: larger ones can be excluded", False)
-        case.evidence["highest_pcc"] = small = small._replace(met=case.fit.high <= limits.nothing)
-        if small.met:
-            return make_verdict("no signal found", case.evidence, case.lead)
-    return make_verdict("cannot tell", case.evidence, why)
+    if not case.peers or not case.validated or case.found:
+        return None
+    small = case.fit.high <= limits.nothing
+    case.evidence["highest_pcc"] = Evidence(case.fit.high, f"<= {limits.nothing}: larger ones can be excluded", small)
+    return make_verdict("no signal found", case.evidence, case.lead) if small else None
+
+
+def _unestablished(case: Case) -> Verdict | None:
+    """Only overfitting, which shows in the error, can be said without a correlation."""
+    if case.fit.above_zero.met:
+        return None
+    return make_verdict("cannot tell", case.evidence, f"No correlation is established: {case.lead}")
 
 
 def _test(case: Case) -> Verdict | None:
@@ -138,18 +156,17 @@ def _test(case: Case) -> Verdict | None:
 
 def _overfitting(case: Case) -> Verdict | None:
     mse, pcc, training = case.after("mse"), case.after("pcc"), case.training_after
-    if mse is None or pcc is None or training is None:
+    if mse is None or pcc is None or training is None or case.fit.low <= 0:  # noise: there is nothing to fit well
         return None
     limits, rise, fall = case.limits, mse.after / mse.before - 1.0, pcc.before - pcc.after
-    worse = (rise >= limits.worse_mse and mse.surely) or (fall >= limits.worse_pcc and pcc.surely)
-    learns = training.after < 0.98 * training.before
-    case.evidence.update(
-        {
-            "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
-            "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
-            "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
-        }
-    )
+    fell = fall >= limits.worse_pcc and pcc.surely and case.fit.above_zero.met  # of one in doubt a fall says nothing
+    worse = fell or (rise >= limits.worse_mse and mse.surely)
+    learns = training.after < (1 - limits.falls) * training.before
+    case.evidence.update({
+        "validation_mse_after": Evidence(rise, f"rise after the kept epoch, >= {limits.worse_mse}", worse),
+        "validation_pcc_after": Evidence(-fall, f"change after the kept epoch, <= -{limits.worse_pcc}", worse),
+        "training_mse_after": Evidence(training.after / training.before - 1.0, "still falls, < -0.02", learns),
+    })  # fmt: skip
     if not (worse and learns):
         return None
     numbers = (
@@ -186,9 +203,7 @@ def _improving(case: Case) -> Verdict | None:
 
 
 def _behind(case: Case) -> Verdict | None:
-    if not case.ahead:
-        return None
-    return make_verdict("behind a simple model", case.evidence, case.lead)
+    return make_verdict("behind a simple model", case.evidence, case.lead) if case.ahead else None
 
 
 def _affine(case: Case) -> Verdict | None:
@@ -208,7 +223,7 @@ def _healthy(case: Case) -> Verdict | None:
         return None
     fit, limits, best = case.fit, case.limits, case.peers[0] if case.peers else None
     ahead = len(case.peers) > 1 and best is not None and best.pcc < fit.low
-    level = best is None or best.pcc <= fit.pcc + limits.level
+    level = best is None or best.pcc <= fit.pcc + case.level
     good = fit.pcc >= limits.good
     case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
     if not (ahead or (good and level)):
@@ -218,14 +233,11 @@ def _healthy(case: Case) -> Verdict | None:
 
 
 def _frozen(case: Case) -> Verdict | None:
-    """Attention that is even to the last digit, whatever else is true."""
-    spread = case.geometry.get("attention_spread")
-    if spread is None:
+    """Attention that is even to the last digit from the first epoch to the last, whatever else is true."""
+    least, limit = case.least_spread, case.limits.frozen
+    if least is None or least < limit:
         return None
-    limit = case.limits.frozen
-    case.evidence["attention_spread"] = Evidence(spread, f">= {limit} is uniform in any case", spread >= limit)
-    if spread < limit:
-        return None
+    case.evidence["least_spread"] = Evidence(least, f">= {limit} in every epoch: its scorer is not trained", True)
     return make_verdict("attention collapsed", case.evidence, case.attention, case.lead)
 
 
@@ -270,7 +282,7 @@ def _data(case: Case) -> Verdict | None:
         if reached:
             given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
             return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
-    if len(case.peers) < 2 or case.peers[0].pcc > fit.pcc + limits.level:
+    if len(case.peers) < 2 or fit.rows < limits.few or case.peers[0].pcc > fit.pcc + case.level:
         return None
     return make_verdict("data-limited", case.evidence, case.lead)
 
@@ -282,6 +294,6 @@ def _cannot_tell(case: Case) -> Verdict:
 
 #: In this order; each answers or leaves it to the next.
 QUESTIONS = (
-    _undefined, _too_short, _nothing, _test, _overfitting, _improving, _frozen, _unread, _behind, _affine, _healthy,
-    _data, _cannot_tell,
+    _undefined, _too_short, _frozen, _nothing, _overfitting, _unestablished, _test, _improving, _unread, _behind,
+    _affine, _healthy, _data, _cannot_tell,
 )  # fmt: skip

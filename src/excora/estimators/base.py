@@ -120,11 +120,12 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             weight=weight, progress=bool(self.verbose),
         )  # fmt: skip
         self.network_, self.preparation_, self.setup_ = training.network, preparation, setup
-        self.history_, self.verdict_ = training.rows, training.verdict()
-        self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
+        known: list[dict[str, Any]] = []
         if self.baselines:
             simple = baselines(dataset, parts, preparation, setup.recipe)
-            self.baselines_ = simple.records({"validation": parts.validation})
+            self.baselines_ = known = simple.records({"validation": parts.validation})
+        self.history_, self.verdict_ = training.rows, training.verdict(peers=known)
+        self.best_epoch_, self.n_iter_ = training.best_epoch, training.epochs
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

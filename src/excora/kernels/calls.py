@@ -76,7 +76,10 @@ class Loop:
 
         On torch's own threads, because they are awake: others would compete with them for the cores.
         """
-        values = [_number(given[name]) for name in self.names]
+        values = [
+            x.data_ptr() if isinstance(x, Tensor) and x.is_cpu else _number(x)
+            for x in map(given.__getitem__, self.names)
+        ]
         record = ctypes.create_string_buffer(self.layout.pack(0, *values))
         address = ctypes.addressof(record)
         threads = 1 if work < WORTH_SHARING else min(torch.get_num_threads(), jobs)
@@ -88,12 +91,10 @@ class Loop:
 
 
 def _number(x: Tensor | float | None) -> float:
-    """As it stands in a record: a tensor by its address, 0 for none."""
-    if not isinstance(x, Tensor):
-        return 0 if x is None else x
-    if not x.is_cpu:
+    """What is not a tensor with an address here, as it stands in a record: 0 for none."""
+    if isinstance(x, Tensor):
         raise InputError(f"elements, mask and the parameters of a pool must be on one device, got cpu and {x.device}")
-    return x.data_ptr()
+    return x or 0
 
 
 @functools.cache

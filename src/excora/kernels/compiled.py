@@ -9,12 +9,13 @@ depend on it. Compiled at the first call (some ten seconds) and kept in a cache 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from excora.errors import InputError
-from excora.extrapolation import Law, given_temperature, learned_temperature, linear_temperature
+from excora.extrapolation import Gain, Law, given_temperature, learned_temperature, linear_temperature
 from excora.kernels import loops, loops_backward
 from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box
@@ -26,6 +27,7 @@ _LAWS: dict[Law | None, int] = {
     linear_temperature: loops.LINEAR,
     learned_temperature: loops.POWER,
 }
+_NO_RESIDUAL = dict.fromkeys(["first", "first_bias", "last", "last_bias", "value", "gamma", "width", "free", "cap"])
 _ABSENT = (torch.zeros(1), torch.zeros(1))
 
 
@@ -36,6 +38,20 @@ def knows(law: Law | None) -> bool:
 
 def forward(box: Box) -> Result:
     """As :func:`excora.kernels.closed_form.forward`."""
+    return _forward(box, _NO_RESIDUAL)
+
+
+def forward_with_residual(box: Box, gain: Gain) -> tuple[Attended, Tensor, Tensor]:
+    """And v = mu + gamma (a - mu), gamma = gain(mu), in the same loop: value (bags, dim) and gamma (bags,)."""
+    bags, _, dim = box.h.shape
+    names = ("first", "first_bias", "last", "last_bias")
+    weights = dict(zip(names, (x.contiguous() for x in gain.weights()), strict=True))
+    out = {"value": torch.empty(bags, dim), "gamma": torch.empty(bags)}
+    form = {"width": len(weights["first"]), "free": gain.form == "free", "cap": gain.cap}
+    return _forward(box, {**weights, **out, **form}).found, out["value"], out["gamma"]
+
+
+def _forward(box: Box, residual: dict[str, Any]) -> Result:
     h, (bags, elements, dim) = box.h.contiguous(), box.h.shape
     linear, (base, slope) = box.weight is not None, _law(box)
     if linear and box.scores[0].shape != (dim,):
@@ -51,7 +67,7 @@ def forward(box: Box) -> Result:
         h=h, real=_whole(box.real), keep=_whole(box.keep),
         weight=box.scores[0].contiguous() if linear else None, bias=box.scores[1] if linear else None, scale=box.scale,
         law=_LAWS[box.law], base=base, bases=base.numel(), slope=slope, slopes=slope.numel(), divisor=box.divisor,
-        **found._asdict(), shift=result.shift, offset=result.offset,
+        **found._asdict(), shift=result.shift, offset=result.offset, **residual,
     )  # fmt: skip
     return result
 

@@ -17,6 +17,7 @@ import numpy as np
 from excora.extrapolation import COLD
 from excora.kernels.calls import Loop, compile_loop, flags, floats, next_job
 from excora.kernels.closed_form import SQUARES
+from excora.kernels.loops_gain import ONE, ZERO, gain, lerp
 
 #: Rows that are walked at a time.
 ROWS = 256
@@ -30,7 +31,7 @@ SMALLEST, LARGEST = SQUARES
 #: The laws of the temperature.
 CONSTANT, LINEAR, POWER = 0, 1, 2
 
-ZERO, ONE, _INFINITY = np.float32(0.0), np.float32(1.0), np.float32(np.inf)
+_INFINITY = np.float32(np.inf)
 
 
 @compile_loop
@@ -217,7 +218,7 @@ def weigh(x, r, masked, s, c, a):
 
 
 def _forward(record):
-    """The formulas, in order, of one bag after another, as long as there are any."""
+    """The formulas, in order, of one bag after another, as long as there are any; gain and residual if it has units."""
     call = numba.carray(record, 1)[0]
     bags, elements, dim = call.bags, call.elements, call.dim
     h, weight = floats(call.h, (bags, elements, dim)), floats(call.weight, dim)
@@ -229,6 +230,10 @@ def _forward(record):
     shift, offset = floats(call.shift, (bags, dim)), floats(call.offset, (bags, dim))
     linear, masked, dropped, law = call.weight != 0, call.real != 0, call.keep != 0, call.law
     scale, bias = np.float32(call.scale), floats(call.bias, 1)[0] if linear else ZERO
+    width, hidden = call.width, np.empty(call.width, np.float32)
+    first, first_bias = floats(call.first, (width, dim)), floats(call.first_bias, width)
+    last, last_bias = floats(call.last, width), floats(call.last_bias, 1)
+    value, gamma = floats(call.value, (bags, dim)), floats(call.gamma, bags)
     b = next_job(record)
     while b < bags:
         x, r, s = h[b], real[b], shift[b]
@@ -249,12 +254,16 @@ def _forward(record):
         sharp = ONE / tau[b] if tau[b] > COLD else ZERO
         _soften(logits[b], r, masked, keep[b], dropped, sharp, weights[b])
         weigh(x, r, masked, s, weights[b], attended[b])
+        if width > 0:
+            gamma[b], _ = gain(mean[b], first, first_bias, last, last_bias, call.free, call.cap, hidden)
+            lerp(mean[b], attended[b], gamma[b], value[b])
         b = next_job(record)
 
 
 forward = Loop(
     _forward,
-    arrays="h real keep weight bias base slope attended mean weights logits temperature dispersion shift offset",
-    whole="bags elements dim bases slopes law",
-    real="scale divisor",
+    arrays="h real keep weight bias base slope attended mean weights logits temperature dispersion shift offset "
+    "first first_bias last last_bias value gamma",
+    whole="bags elements dim bases slopes law width free",
+    real="scale divisor cap",
 )

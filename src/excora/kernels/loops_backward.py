@@ -14,7 +14,8 @@ import numpy as np
 
 from excora.extrapolation import COLD
 from excora.kernels.calls import Loop, compile_loop, flags, floats, next_job
-from excora.kernels.loops import CONSTANT, LINEAR, ONE, ZERO, run_of, weigh
+from excora.kernels.loops import CONSTANT, LINEAR, run_of, weigh
+from excora.kernels.loops_gain import ONE, ZERO
 
 
 @compile_loop

@@ -8,52 +8,16 @@ does all: for some ten microseconds of work, waking another would take longer.
 
 from __future__ import annotations
 
-import math
-
 import numba
-import numpy as np
 
 from excora.kernels.calls import Loop, compile_loop, floats, next_job
-from excora.kernels.loops import ONE, ZERO
-
-#: Where the exponent of the free gain is cut off, as in :func:`excora.extrapolation.free_gain`.
-FURTHEST = 30.0
-
-
-@compile_loop
-def _gain(raw, free, cap):
-    """gamma = free_gain(raw, cap) or paper_gain(raw, cap), and its slope."""
-    if free:
-        less = (cap - 1.0) * math.expm1(-min(max(raw, -FURTHEST), FURTHEST))
-        gamma = 1.0 - less / (less + cap)
-        return gamma, gamma * (1.0 - gamma / cap) if abs(raw) <= FURTHEST else 0.0
-    gamma = 1.0 + (raw if raw > 20.0 else math.log1p(math.exp(raw)))
-    return min(gamma, cap), 1.0 / (1.0 + math.exp(-raw)) if gamma <= cap else 0.0
-
-
-@compile_loop
-def _dot(x, y):
-    total = ZERO
-    for j in range(len(x)):
-        total += x[j] * y[j]
-    return total
+from excora.kernels.loops_gain import ONE, ZERO, gain, lerp
 
 
 @compile_loop
 def _add(x, factor, y):
     for j in range(len(x)):
         x[j] += factor * y[j]
-
-
-@compile_loop
-def _lerp(mean, attended, gamma, value):
-    """As torch does it: the attended value to the last bit at gamma = 1."""
-    if gamma < np.float32(0.5):
-        for j in range(len(mean)):
-            value[j] = mean[j] + gamma * (attended[j] - mean[j])
-    else:
-        for j in range(len(mean)):
-            value[j] = attended[j] - (attended[j] - mean[j]) * (ONE - gamma)
 
 
 def _forward(record):
@@ -66,13 +30,8 @@ def _forward(record):
     value = floats(call.value, (bags, dim))
     b = next_job(record)
     while b < bags:
-        raw = np.float64(last_bias[0])
-        for k in range(width):
-            unit = _dot(mean[b], first[k]) + first_bias[k]
-            hidden[b, k] = math.tanh(unit) if call.free else max(unit, ZERO)
-            raw += last[k] * hidden[b, k]
-        gamma[b], slope[b] = _gain(raw, call.free, call.cap)
-        _lerp(mean[b], attended[b], gamma[b], value[b])
+        gamma[b], slope[b] = gain(mean[b], first, first_bias, last, last_bias, call.free, call.cap, hidden[b])
+        lerp(mean[b], attended[b], gamma[b], value[b])
         b = next_job(record)
 
 

@@ -12,8 +12,39 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import Extrapolation, Gain, extrapolate, mlp_gain
+from excora.functional import check_bags
 from excora.kernels import closed_form
+from excora.kernels.attend import attend
+from excora.kernels.formulas import Attended, Box
 from excora.kernels.function import fastest, gradients_with_graph, is_bare, is_recorded, needs_plain
+from excora.ragged import Ragged
+
+
+def attend_beyond(
+    extrapolation: Extrapolation,
+    h: Tensor | Ragged,
+    scores: tuple[Tensor, ...],
+    *,
+    mask: Tensor | None,
+    keep: Tensor | None,
+    scale: float,
+) -> tuple[Attended, Tensor, Tensor]:
+    """:func:`attend`, then :func:`residual`: all that both give; in one loop where no graph is recorded."""
+    law, parameters = extrapolation.law(h.values if isinstance(h, Ragged) else h)
+    gain, divisor = extrapolation.gain, extrapolation.divisor
+    if isinstance(h, Tensor) and type(gain) is Gain and is_bare(gain):
+        inputs, weights = (h, *scores, *parameters), gain.weights()
+        if (
+            not needs_plain(*inputs, *weights)
+            and not is_recorded(*inputs, *weights)
+            and all(x.dtype == torch.float32 for x in (*inputs, *weights))
+            and weights[0].shape[1] == h.shape[-1]
+            and (by := fastest(h.dtype, h.device, law)) is not closed_form
+        ):
+            check_bags(h, mask)
+            return by.forward_with_residual(Box(h, mask, keep, scores, law, parameters, divisor, scale), gain)
+    found = attend(h, scores, law, parameters, mask=mask, keep=keep, divisor=divisor, scale=scale)
+    return found, *residual(extrapolation, found.mean, found.attended)
 
 
 def residual(extrapolation: Extrapolation, mean: Tensor, attended: Tensor) -> tuple[Tensor, Tensor]:

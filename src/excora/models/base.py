@@ -32,6 +32,7 @@ class Output(NamedTuple):
     pooled: Mapping[str, Pooled] = {}  #: by name, the one that a report shows first; a model without a pool has none
     losses: Mapping[str, Penalty] = {}  #: by name, each weighted already; (sum, count), so that it reduces exactly
     spread: Tensor | None = None  #: (n, targets): how far labels are expected from the prediction; None: it cannot say
+    compared: Tensor | None = None  #: (n, …): what :meth:`Network.compare` reads of each sample
 
     @property
     def penalties(self) -> list[Penalty]:
@@ -48,6 +49,8 @@ class Network(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        #: Elements that its pools weigh before those of a sample, such as learned tokens.
+        self.leading = 0
         #: What of its shape comes from the training samples, beyond the spec; plain values for JSON.
         self.learned: dict[str, Any] = {}
         #: What it adds to, see :mod:`excora.models.parts.start`; None: nothing.
@@ -61,6 +64,14 @@ class Network(nn.Module):
         if self.linear_start is None:
             return output
         return output._replace(prediction=self.linear_start(inputs) + output.prediction)
+
+    def compare(self, compared: Tensor, target: Tensor, known: Tensor | None) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """Losses over the samples of a whole batch, or that see labels, by name, each weighted already.
+
+        ``compared`` are the rows of :attr:`Output.compared`, of all pieces and ranks; ``target`` (n, targets) the
+        standardised labels, where ``known``. It is a function of these alone: no parameters.
+        """
+        return {}
 
     @torch.no_grad()
     def begin_at_zero(self, inputs: Inputs, *, only_try: bool = False) -> bool:
@@ -99,6 +110,10 @@ class Network(nn.Module):
         """New samples as it reads them: with their neighbours, for a network that has training rows to look them up."""
         return features
 
+    def pretrained(self) -> Iterator[nn.Parameter]:
+        """Weights that have been trained elsewhere, for which a recipe may have another step size; none for most."""
+        yield from ()
+
     def carried(self) -> tuple[str, ...]:
         """What of the training data travels with it, in words; nothing for most."""
         return ()
@@ -130,6 +145,7 @@ class Model(ABC):
     #: False: :meth:`build` fits it whole and holds out samples itself, so that it needs neither steps nor validation.
     trained: ClassVar[bool] = True
     Options: ClassVar[type[Options]]
+    small: ClassVar[Mapping[str, Any]] = {}  #: options of a small network of its kind, for tests and demonstrations
     recipe: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod

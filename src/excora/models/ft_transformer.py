@@ -25,7 +25,7 @@ from excora.options import Options, option
 from excora.reduce import Penalty
 
 #: The options of :class:`Extrapolation` that each kind of attention starts from; None: it has none.
-_FORMS: dict[str, dict[str, Any] | None] = {
+FORMS: dict[str, dict[str, Any] | None] = {
     "softmax": None,
     "eca": {},
     "eca-paper": {"residual": "paper", "temperature": (0.5, 1.0), "cap": 2.0},
@@ -114,7 +114,7 @@ class FTTransformer(Network):
         later = {"feedforward_dropout": feedforward_dropout, "residual_dropout": residual_dropout}
         super().__init__()
         _check(spec, dim, blocks, heads, attention, where, rates | later, options)
-        form = _FORMS[attention]
+        form = FORMS[attention]
         options = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
 
         def extrapolation(number: int) -> Extrapolation | None:
@@ -166,7 +166,7 @@ def _check(
             raise InputError(f"{name} must be at least 1, got {value}")
     if dim % heads:
         raise InputError(f"dim must be a multiple of heads, got dim={dim} and heads={heads}")
-    for name, given, allowed in (("attention", attention, tuple(_FORMS)), ("where", where, ("last", "all"))):
+    for name, given, allowed in (("attention", attention, tuple(FORMS)), ("where", where, ("last", "all"))):
         if given not in allowed:
             raise InputError(f"{name} must be one of {', '.join(allowed)}, got {given!r}")
     for name, rate in rates.items():
@@ -180,7 +180,7 @@ def _check(
 class FTTransformerOptions(Options):
     """Of the model "ft-transformer"."""
 
-    pool: str = option("eca", "How CLS attends to the columns, in the last block.", choices=tuple(_FORMS))
+    pool: str = option("eca", "How CLS attends to the columns, in the last block.", choices=tuple(FORMS))
     dim: int = option(64, "Width of the tokens.", least=1)
     layers: int = option(2, "Transformer blocks; 0 is taken as 1.", least=0)
     heads: int = option(4, "Attention heads over the columns.", least=1)

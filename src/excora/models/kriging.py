@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,10 @@ from torch import Tensor
 from excora.data.dataset import Features, Index
 from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model
-from excora.models.parts.channels import RidgeStart, channels, knots_of, ridge_start
-from excora.models.parts.kriging import Labelled, Member, fit_members
+from excora.models.parts.channels import BENDS, RidgeStart, bent_start, channels, knots_of, ridge_start
+from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
+from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
@@ -49,7 +50,7 @@ class KrigingModel(Model):
     Options = KrigingOptions
 
     def network(self, spec: Any, options: KrigingOptions, learned: Mapping[str, Any]) -> KrigingNetwork:
-        """``learned``: ``context``, the number of training rows, ``gaps``, ``members`` and ``knots``."""
+        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; ``bends`` if any."""
         return KrigingNetwork(spec, options.neighbours, learned)
 
     def build(self, spec: Any, samples: Samples, options: KrigingOptions, *, seed: int) -> tuple[Network, Features]:
@@ -65,13 +66,16 @@ class KrigingModel(Model):
         noise = (
             torch.ones(len(x)) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
         )
-        labelled = Labelled(x, torch.where(known, start.residual, 0.0), known, noise)
+        starts = [start, *([] if (curves := bent_start(x, spec.numeric, y, weight)) is None else [curves])]
+        bases = [Labelled(x, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
         excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
         given: dict[str, Any] = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
-        members = fit_members(labelled, start.direction, fold, excluded, **given)
+        chosen, members = fit_members(bases, start.direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
-        network = self.network(spec, options, learned)
-        _fill(network, labelled, knots, start, members, torch.from_numpy(y))
+        network = self.network(spec, options, learned | ({"bends": BENDS} if len(bases) > 1 else {}))
+        _fill(network, bases, chosen, members, torch.from_numpy(y))
+        network.knots.copy_(knots)
+        _fill_line(network, starts)
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
 
@@ -90,9 +94,11 @@ class KrigingModel(Model):
         tensors: Mapping[str, Tensor],  # noqa: ARG002
     ) -> None:
         """Names, types and sizes: these numbers say how much memory a network takes."""
-        if not isinstance(learned, dict) or set(learned) != {"context", "gaps", "members", "knots"}:
+        names = {"context", "gaps", "members", "knots"}
+        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends"}:
             raise InputError(
-                f"what a kriging network learned must be context, gaps, members and knots, got {learned!r}"
+                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends, "
+                f"got {learned!r}"
             )
         for name, values in learned.items():
             given = values if name == "gaps" else [values]
@@ -137,31 +143,38 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _fill(
-    network: KrigingNetwork, rows: Labelled, knots: Tensor, start: RidgeStart, members: list[Member], y: Tensor
+    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor
 ) -> None:
-    """What was found into the network; share, unit and reach from what members say of rows they were not shown."""
-    held, guess = (torch.cat([getattr(m, name) for m in members]) for name in ("held", "guess"))
-    asked = rows.at(held)
-    weight = asked.known / asked.noise.unsqueeze(1)
-    # share = argmin |r - share g|^2 in [0, 1]: the convex stack of f and f + g
-    share = ((guess * asked.label * weight).sum() / (guess.square() * weight).sum().clamp_min(1e-12)).clamp(0.0, 1.0)
-    wrong = torch.where(asked.known, asked.label - share * guess, torch.nan)
+    """What was found into the network; shares, unit and reach from what members say of rows they were not shown."""
+    share, made, asked = stacked(bases, chosen, members)
+    wrong = torch.where(asked.known, asked.label - made, torch.nan)
     variance = [m.variance.expand_as(m.guess) for m in members]
     parts = wrong.split([len(m.held) for m in members])
     unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(parts, variance, strict=True)])
     unit = unit.nan_to_num(1.0).clamp_min(1e-12)
     scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(parts, variance, unit, strict=True)]
-    line = y[held] - asked.label
+    held = torch.cat([m.held for m in members])
+    ridge, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
+    stack = _pcc(y[held] - asked.label + made, y[held])
+    bend = [float(share[1]) if chosen == 0 else 1.0 - float(share[1])] if curves else []
     found = {
-        "knots": knots, "coefficient": start.coefficient, "intercept": start.intercept, "share": share, "unit": unit,
+        "share": share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
         "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
         "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
-        "reaches": _reaches(torch.cat(scaled)),
-        "scores": torch.tensor([_pcc(p, y[held]) for p in (line, line + share * guess)]),
-        **{f"context_{name}": part for name, part in rows._asdict().items()},
+        "scores": torch.tensor([ridge, stack, *curves, *bend]),
+        **{f"context_{name}": part for name, part in bases[chosen]._asdict().items()},
     }  # fmt: skip
     for name, value in found.items():
         getattr(network, name).copy_(value)
+
+
+@torch.no_grad()
+def _fill_line(network: KrigingNetwork, starts: Sequence[RidgeStart]) -> None:
+    """The line under the neighbours: (1 - bend) ridge + bend curves, as ``scores`` has it."""
+    bend = float(network.scores[-1]) if len(starts) > 1 else 0.0
+    for start, share in zip(starts, (1.0 - bend, bend), strict=False):
+        network.coefficient[: len(start.coefficient)] += share * start.coefficient
+        network.intercept += share * start.intercept
 
 
 def _reaches(scaled: Tensor) -> Tensor:

@@ -116,7 +116,7 @@ class BagEncoder(nn.Module):
 
 
 def hidden_layers(width: int, depth: int, options: Any) -> list[nn.Module]:
-    """``depth`` layers of width ``options.dim`` for vectors of ``width``."""
+    """``depth`` layers of width ``options.dim``, with ``options.dropout``, for vectors of ``width``."""
     blocks: list[nn.Module] = []
     for before, after in itertools.pairwise([width, *[options.dim] * depth]):
         blocks += [nn.Linear(before, after), nn.GELU(), nn.Dropout(options.dropout)]

@@ -35,8 +35,8 @@ class RetrievalOptions(Options):
     neighbours: int = option(24, "Training rows that a row looks at.", least=1)
     metric: str = option(
         "diagonal",
-        "How near rows are: columns weighed and mixed, weighed, or as they are.",
-        choices=("full", "diagonal", "plain"),
+        "How near rows are: columns weighed and mixed, weighed, as they are, or weighed by what they move.",
+        choices=("full", "diagonal", "plain", "elliptical"),
     )
     residual: str = option(
         "none", "What labels are read as: themselves, or what a ridge leaves of them.", choices=("none", "ridge")

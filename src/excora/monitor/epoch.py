@@ -43,6 +43,7 @@ FIELDS = {
     "gradient_ratio_bound": "1 / (2 sqrt(sigma_y) sigma_yhat^1.5), where rho >= 0",
     "dispersion": "sigma~, RMS over the measured bags, as all figures down to probe_gain",
     "radius": "R~, RMS over bags",
+    "mean_cosine": "mean cosine of two elements of a bag, mean over bags: near 1 they have collapsed into one",
     "mean_pcc": "rho_0, of the mean embeddings under the same head",
     "hull_ceiling": "proven ceiling of convex weights; none where it does not apply or the head is not linear",
     "hull_used": "PCC of the same bags / hull_ceiling",
@@ -228,6 +229,7 @@ def _fit(table: Columns) -> Record:
 
 def _hull(table: Columns) -> Record:
     record: Record = {name: float(rms_over_bags(table[name])) for name in ("dispersion", "radius")}
+    record["mean_cosine"] = mean_defined(table["cosine"])
     if "mean_prediction" not in table:
         return record
     y, mask, ybar = table["target"], table["known"] > 0, table["mean_prediction"]

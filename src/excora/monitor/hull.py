@@ -1,6 +1,6 @@
 """Per-bag figures of one batch, as a monitor needs them: attention, dispersion, radius, the reach of convex weights.
 
-Some five passes over ``h`` and nothing of its size written or kept; two passes where the pool has already measured
+Some seven passes over ``h`` and nothing of its size written or kept; four passes where the pool has already measured
 dispersion and radius, as :class:`excora.ECAPool` does.
 """
 
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from excora.diagnosis.collapse import mean_cosine
 from excora.errors import InputError
 from excora.functional import at_least_float32, blank_padding, check_bags, element_count
 from excora.pooling.base import Pooled
@@ -80,7 +81,7 @@ def attention_columns(pooled: Pooled, lengths: Tensor | None, mask: Tensor | Non
 
 
 def hull_columns(h: Tensor, mask: Tensor | None, known: Columns, value: Tensor | None, slope: Slope | None) -> Columns:
-    """What convex weights could do with each bag: its mean mu_s, dispersion sigma_s and radius R_s.
+    """What convex weights could do with each bag: its mean mu_s, dispersion sigma_s, radius R_s; its mean cosine.
 
     With ``slope``, taken at the pooled ``value``, also mean_prediction ybar_s, lowest and highest element prediction,
     and for a linear head reach ||w|| R_s. A non-linear head is replaced by its tangent at v_s. ``known``: dispersion
@@ -90,7 +91,8 @@ def hull_columns(h: Tensor, mask: Tensor | None, known: Columns, value: Tensor |
     x = blank_padding(at_least_float32(h.detach()), mask)
     count = element_count(x, mask, x.shape[1])
     mean = x.sum(1) / count  # pairwise, so precise enough to subtract even far from zero
-    columns = {"mean": mean} | {name: at_least_float32(column.detach()) for name, column in known.items()}
+    columns = {"mean": mean, "cosine": mean_cosine(x, mask)}
+    columns |= {name: at_least_float32(column.detach()) for name, column in known.items()}
     if len(known) < 2:
         square = _squares(x, mask, mean)
         columns["dispersion"] = (square.sum(1) / count.squeeze(1)).sqrt()

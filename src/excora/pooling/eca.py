@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm
-from excora.kernels.attend import attend
-from excora.kernels.residual import residual
+from excora.kernels.residual import attend_beyond
 from excora.pooling.base import Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.pooling.plain import LinearScorer, scores_of
@@ -111,8 +110,7 @@ class ECAPool(HeadedPool):
         elements = h.values if isinstance(h, Ragged) else h
         keep = attention_dropout(h, mask, self.dropout if self.training else 0.0)
         ours = self.extrapolation
-        out = attend(h, scores, *ours.law(elements), mask=mask, keep=keep, divisor=ours.divisor, scale=scale)
-        value, gamma = residual(ours, out.mean, out.attended)
+        out, value, gamma = attend_beyond(ours, h, scores, mask=mask, keep=keep, scale=scale)
         details = {
             "gamma": gamma,
             "temperature": out.temperature,

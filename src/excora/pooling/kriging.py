@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,49 @@ from excora.pooling.weighing import Keys, Weighed, WeighingPool
 
 #: The least nugget: as many as 100 equal elements then keep four digits in single precision.
 LEAST = 1e-3
+
+
+class Kriged(NamedTuple):
+    """Weights of elements, and what they leave of the variance of a label without its noise, in units of it."""
+
+    weights: Tensor  #: (..., k)
+    variance: Tensor  #: (...)
+    factor: Tensor  #: (..., k, k) of Cholesky, A = factor factor'
+    level: Tensor  #: (..., k) b = A^-1 1
+
+
+def krige(between: Tensor, toward: Tensor, nugget: Tensor, real: Tensor | None = None) -> Kriged:
+    """The best linear unbiased weights from covariances ``between`` elements (..., k, k) and ``toward`` them (..., k).
+
+    ::
+
+        A = K + diag(nugget),  a = A^-1 k,  b = A^-1 1,  w = a + b (1 - 1'a) / 1'b
+        variance = 1 - k'a + (1 - 1'a)^2 / 1'b
+
+    They sum to 1 and may be negative: they know how alike the elements are to each other. w'r = m + a'(r - m 1) with
+    the mean m = b'r / b'1 of generalised least squares.
+
+    ``nugget`` (..., k) is the variance of their noise; ``real`` (..., k) says which elements there are: others weigh
+    nothing. Without any, weights are 0 and the variance is 1. What has fewer dimensions is broadcast.
+
+    >>> between = torch.tensor([[1.0, 0.5], [0.5, 1.0]])
+    >>> krige(between, torch.tensor([0.5, 0.5]), torch.tensor(0.0)).weights
+    tensor([0.5000, 0.5000])
+    """
+    ones = torch.ones_like(toward)
+    matrix = between + torch.diag_embed(nugget.expand(between.shape[:-1]))
+    if real is not None:
+        toward, ones = torch.where(real, toward, 0.0), real.to(toward.dtype)
+        there = real.unsqueeze(-1) & real.unsqueeze(-2)
+        matrix = torch.where(there, matrix, torch.eye(real.shape[-1], dtype=toward.dtype, device=toward.device))
+    matrix = matrix.expand(*toward.shape[:-1], *matrix.shape[-2:])
+    factor = torch.linalg.cholesky_ex(matrix).L
+    a, b = torch.cholesky_solve(torch.stack([toward, ones], -1), factor).unbind(-1)
+    total = b.sum(-1, keepdim=True)
+    some = total > 0
+    lack = torch.where(some, 1 - a.sum(-1, keepdim=True), 0.0)
+    share = lack / torch.where(some, total, 1.0)
+    return Kriged(a + b * share, 1 - (toward * a).sum(-1) + (lack * share).squeeze(-1), factor, b)
 
 
 @register_pool("kriging", label="kriging attention", convex=False, usual=False)
@@ -73,19 +117,11 @@ class KrigingPool(WeighingPool):
         rate = (-self.log_length.to(x.dtype)).exp()
         nugget = F.softplus(self.raw_nugget.to(x.dtype)) + LEAST
         logits = -torch.linalg.vector_norm(x, dim=-1) * rate
-        ones = torch.ones_like(logits) if valid is None else valid.to(x.dtype)
         # Exact differences, not |a|^2 - 2 a.b + |b|^2: equal elements are at distance 0, and its gradient there is 0.
         kernel = (-torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") * rate).exp()
-        # What is not there is a variable of its own, of variance 1, that nothing depends on.
-        c = kernel * (ones.unsqueeze(1) * ones.unsqueeze(2)) + torch.diag_embed(1.0 + (nugget - 1.0) * ones)
-        near = logits.exp() * ones
-        a, b = torch.cholesky_solve(torch.stack([near, ones], 2), torch.linalg.cholesky_ex(c).L).unbind(2)
-        total, missing = b.sum(1, keepdim=True), 1.0 - a.sum(1, keepdim=True)
-        there = total > 0
-        share = torch.where(there, missing / torch.where(there, total, 1.0), 0.0)
-        variance = 1.0 - (near * a).sum(1) + (share * missing).squeeze(1)
-        details = {"logits": logits, "variance": variance}
-        return Weighed(masked_softmax(logits, valid), a + share * b, details)
+        found = krige(kernel, logits.exp(), nugget, valid)
+        details = {"logits": logits, "variance": found.variance}
+        return Weighed(masked_softmax(logits, valid), found.weights, details)
 
     def decay_free(self) -> Iterator[nn.Parameter]:
         """Length and nugget, which weight decay should leave alone."""

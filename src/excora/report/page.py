@@ -12,7 +12,7 @@ from typing import NamedTuple
 import excora
 from excora.errors import InputError, MissingExtraError
 from excora.report.plots import Plot
-from excora.report.records import FILES, ComparisonRecord, Record, RunRecord
+from excora.report.records import FILES, ComparisonRecord, ExplanationRecord, Record, RunRecord
 from excora.report.sections import SECTIONS, Maker, Missing, Section
 from excora.report.tables import LONGEST
 from excora.storage import write_atomically
@@ -84,6 +84,11 @@ def page_of_comparison(record: ComparisonRecord) -> str:
     return _render(record)
 
 
+def page_of_explanation(record: ExplanationRecord) -> str:
+    """The page of what predictions hang on."""
+    return _render(record)
+
+
 class Part(NamedTuple):
     """A section that is set."""
 
@@ -95,7 +100,7 @@ class Part(NamedTuple):
     plots: Sequence[Plot]
 
 
-def _render(record: Record, state: str = "") -> str:
+def _render(record: Record | ExplanationRecord, state: str = "") -> str:
     sections = _sections(record)
     plots = [plot.data() for part in sections for plot in part.plots]
     page = _templates().get_template("page.html").render(
@@ -106,7 +111,7 @@ def _render(record: Record, state: str = "") -> str:
     return page.lstrip()
 
 
-def _sections(record: Record) -> list[Part]:
+def _sections(record: Record | ExplanationRecord) -> list[Part]:
     """From top to bottom; what is left out is said in its place."""
     found, left_out = [], []
     for maker in (SECTIONS[name] for name in SECTIONS):

@@ -94,6 +94,16 @@ class Baseline:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Settings that were tried, and what they reached on validation."""
+
+    options: dict[str, Any]
+    mse: Number
+    pcc: Number
+    seconds: Number
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """What the run is worth: results.json."""
 
@@ -108,6 +118,9 @@ class Results:
     verdict: Verdict | None = None
     notes: list[str] = field(default_factory=list)
     baselines: list[Baseline] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)  #: of `excora tune`
+    chosen: list[int] = field(default_factory=list)  #: places in them, one a member
+    further: dict[str, dict[str, dict[str, Number]]] = field(default_factory=dict)  #: by part, target and name
 
     @property
     def simple(self) -> dict[str, float]:
@@ -294,3 +307,39 @@ class Pair:
             model=self.against, against=self.model, difference=-self.difference, low=-self.high, high=-self.low,
             verdict=word,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsidePool:
+    """What the weights of one pool are worth; with a ``reason`` why that is not known."""
+
+    pool: str
+    reason: str = ""
+    places: int = 0
+    gain: Number = None
+    even_gain: Number = None
+    best_gain: Number = None
+    strength: Number = None
+    threshold: Number = None
+    alignment: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsideLayer:
+    """How one layer moves its points."""
+
+    layer: str
+    kind: str
+    points: int
+    optimality: Number
+    matching: Number
+    monge_gap: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """A look inside the network: inside.json."""
+
+    samples: int
+    pools: list[InsidePool]
+    layers: list[InsideLayer] = field(default_factory=list)

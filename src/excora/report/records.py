@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from excora.diagnosis.explaining import Explained
 from excora.errors import InputError
 from excora.report.checking import build
 from excora.report.numerals import correlation, plural
-from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results, Tissue
+from excora.report.parts import Attention, Config, Inside, ModelRow, Number, Pair, Predictions, Results, Tissue
 from excora.report.reading import numbers, read_columns, read_json
 
 Epochs = list[dict[str, Number]]
 FILES = (
     *("config.json", "results.json", "metrics.csv", "monitor.json"),
-    *("predictions.csv", "attention.json", "tissue.json"),
+    *("predictions.csv", "attention.json", "inside.json", "tissue.json"),
 )
 
 
@@ -72,6 +73,7 @@ class RunRecord:
     monitor: Epochs = field(default_factory=list)  #: a record of the PlateauMonitor each
     predictions: Predictions | None = None
     attention: dict[str, Attention] = field(default_factory=dict)  #: by pool
+    inside: Inside | None = None  #: of a look inside the network, if it was asked for
     comparison: ComparisonRecord | None = None  #: of the same folder
     tissue: Tissue | None = None  #: under the spots, where samples are spots
 
@@ -85,6 +87,7 @@ class RunRecord:
         monitor: Iterable[Mapping[str, Any]] = (),
         predictions: Mapping[str, Any] | None = None,
         attention: Mapping[str, Any] | None = None,
+        inside: Mapping[str, Any] | None = None,
         comparison: ComparisonRecord | None = None,
         tissue: Mapping[str, Any] | None = None,
         folder: Path | None = None,
@@ -107,6 +110,7 @@ class RunRecord:
             metrics=_epochs(metrics, ("epoch", "validation_pcc", "validation_mse"), file("metrics.csv")),
             monitor=_epochs(monitor, ("epoch", "pcc", "mse"), file("monitor.json")),
             attention=build(dict[str, Attention], attention or {}, file("attention.json")),
+            inside=None if inside is None else build(Inside, inside, file("inside.json")),
             tissue=None if tissue is None else build(Tissue, tissue, file("tissue.json")),
         )  # fmt: skip
 
@@ -119,7 +123,9 @@ class RunRecord:
         folder = Path(folder)
         there = {name: folder / name for name in FILES if (folder / name).exists()}
         found: dict[str, Any] = {
-            name[:-5]: read_json(there[name]) for name in ("config.json", "results.json") if name in there
+            name[:-5]: read_json(there[name])
+            for name in ("config.json", "results.json", "inside.json")
+            if name in there
         }
         if path := there.get("metrics.csv"):
             table = read_columns(path)
@@ -168,6 +174,27 @@ class RunRecord:
             return []
         scores = ", ".join(f"{name} {correlation(pcc)}" for name, pcc in self.results.simple.items())
         return [f"beside {scores} ({self.results.part} PCC on the same split)"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplanationRecord:
+    """What predictions hang on: :class:`excora.application.explaining.Explanations`, by sample."""
+
+    model: str
+    target: str
+    data: str
+    sensitivity: float
+    rows: Mapping[str, Explained]
+
+    @property
+    def title(self) -> str:
+        """What was predicted."""
+        return f"What predictions of {self.target} hang on"
+
+    @property
+    def line(self) -> str:
+        """From what, with which model."""
+        return _line(self.data, f"with the model {self.model}", plural(len(self.rows), "sample"))
 
 
 Record = RunRecord | ComparisonRecord

@@ -174,6 +174,83 @@ class SingleLocation:
                 kept.append(state)
         return np.stack(kept) if every else state
 
+    def descend_on_samples(
+        self,
+        state: Array,
+        *,
+        steps: int,
+        rate: float,
+        sharpness: Sharpness,
+        batch: int = 5,
+        noise: float = 0.1,
+        rng: np.random.Generator,
+    ) -> Array:
+        """:meth:`descend` with the gradient of ``batch`` new sequences a step, labels with noise e = ``noise``.
+
+        Exact in law without a vector of length d: a gradient is sum_l c_l X_l, whose part across k*, v*, k and v is
+        normal given the rest. Needs dim >= 6. The state after the last step, (runs, 5).
+
+        >>> setting, rng = SingleLocation(dim=80), np.random.default_rng(0)
+        >>> end = setting.descend_on_samples(setting.start(2, seed=0), steps=9, rate=1e-3, sharpness=2.0, rng=rng)
+        >>> end.shape
+        (2, 5)
+        """
+        if self.dim < 6 or batch < 1 or not noise >= 0:
+            raise InputError(
+                f"dim must be at least 6, batch at least 1 and noise not negative, got {self.dim}, {batch} and {noise}"
+            )
+        state = np.array(state, float)
+        for step in range(steps):
+            lam = sharpness(step) if callable(sharpness) else sharpness
+            state = self._sampled_step(state, lam, rate, batch, noise, rng)
+        return state
+
+    def _sampled_step(
+        self, state: Array, lam: float, a: float, batch: int, noise: float, rng: np.random.Generator
+    ) -> Array:
+        kv = _in_their_span(state)
+        runs, size = len(state), np.ones(self.length)
+        size[0] = self.spread  # the places are alike, so the informative token may stand first
+        size = np.tile(size, batch)
+        x = rng.standard_normal((runs, batch * self.length, 4)) * size[:, None]
+        x[:, :: self.length, 0] += np.sqrt(self.dim / 2.0)
+        xk, xv = np.moveaxis(x @ kv.swapaxes(1, 2), -1, 0)
+        weight = erf(lam * xk)
+        error = (weight * xv).reshape(runs, batch, -1).sum(-1) - x[:, :: self.length, 1]
+        error -= noise * rng.standard_normal((runs, batch))
+        # d/dk and d/dv of mean_b (T - Y)^2 = sum_bl c_bl X_bl; c is (runs, 2, batch * length)
+        by_t = np.repeat(2.0 / batch * error, self.length, 1)
+        c = np.stack([by_t * lam * _slope(lam * xk) * xv, by_t * weight], 1)
+        g, spread = c @ x, c * size
+        across = _wishart(spread @ spread.swapaxes(1, 2), self.dim - 4, rng) * a**2
+        k, v = np.moveaxis((1.0 + a * (kv * g).sum(2, keepdims=True)) * kv - a * g, 1, 0)
+        k_length, v_length = np.sqrt((k**2).sum(1) + across[:, 0, 0]), np.sqrt((v**2).sum(1) + across[:, 1, 1])
+        rho = ((k * v).sum(1) + across[:, 0, 1]) / (k_length * v_length)
+        return np.stack([k[:, 0] / k_length, v[:, 1] / v_length, v[:, 0] / v_length, k[:, 1] / k_length, rho], -1)
+
+
+def _in_their_span(state: Array) -> Array:
+    """k and v, (runs, 2, 4), in an orthonormal basis k*, v*, and what k and v have beyond these."""
+    kappa, nu, theta, eta, rho = np.moveaxis(state, -1, 0)
+    k3 = np.sqrt(np.maximum(1.0 - kappa**2 - eta**2, 1e-30))
+    v3 = (rho - kappa * theta - eta * nu) / k3
+    v4 = np.sqrt(np.maximum(1.0 - theta**2 - nu**2 - v3**2, 0.0))
+    return np.stack([kappa, eta, k3, np.zeros_like(k3), theta, nu, v3, v4], -1).reshape(-1, 2, 4)
+
+
+def _wishart(scale: Array, degrees: int, rng: np.random.Generator) -> Array:
+    """Draws (runs, 2, 2) of A'A for ``degrees`` rows N(0, scale) of A, by Bartlett's decomposition."""
+    low = np.zeros_like(scale)
+    low[:, 0, 0] = np.sqrt(scale[:, 0, 0])
+    low[:, 1, 0] = scale[:, 0, 1] / np.maximum(low[:, 0, 0], 1e-300)
+    low[:, 1, 1] = np.sqrt(np.maximum(scale[:, 1, 1] - low[:, 1, 0] ** 2, 0.0))
+    drawn = np.zeros_like(scale)
+    drawn[:, 0, 0] = np.sqrt(rng.chisquare(degrees, len(scale)))
+    drawn[:, 1, 0] = rng.standard_normal(len(scale))
+    drawn[:, 1, 1] = np.sqrt(rng.chisquare(degrees - 1, len(scale)))
+    root = low @ drawn
+    return root @ root.swapaxes(1, 2)
+
 
 def _stepped(state: Array, gradient: Array, a: float) -> Array:
     """k <- normalised k - a (I - k k') g_k and v alike, g_k = R_kappa k* + R_eta v* + R_rho v, in the overlaps.

@@ -115,6 +115,30 @@ def start_score(network: Network, rows: Rows, index: Index, recipe: Recipe, mach
     return {"validation_pcc": pcc, "validation_mse": mse, "validation_criterion": judged}
 
 
+#: Paired standard errors by which a network must beat the ridge that it starts from, to be kept by start="auto".
+SURELY = 2.0
+
+
+def adds_surely(network: Network, rows: Rows, index: Index, recipe: Recipe, machine: Machine) -> bool:
+    """Whether a trained network has a smaller squared error on ``index`` than its ridge, beyond the noise of a sample.
+
+    d_i = w_i sum_t [(ridge_it - y_it)^2 - (yhat_it - y_it)^2] over the known labels: mean(d) > 2 sd(d) / sqrt(n). The
+    best of many epochs on few samples is ahead by luck; the ridge, which has seen none of them, is the safer one.
+    """
+    assert network.linear_start is not None
+    every = outputs(network, rows.features, index, max_elements=recipe.max_elements, accelerator=machine.accelerator)
+    gains = []
+    for piece, output in every:
+        y = rows.labels(piece)
+        device = output.prediction.device
+        ridge = network.linear_start(each(rows.features.read(piece), lambda x: x.to(device)))  # noqa: B023  (at once)
+        before, after = (x.detach().double().cpu().numpy() - y for x in (ridge, output.prediction))
+        weight = 1.0 if rows.weight is None else rows.weight.numpy()[piece].astype(np.float64)
+        gains.append(weight * np.nansum(before**2 - after**2, 1))
+    d = np.concatenate(gains)
+    return bool(len(d) > 1 and d.mean() > SURELY * d.std(ddof=1) / np.sqrt(len(d)))
+
+
 def answers(network: Network, features: Features, index: Index, setup: Setup) -> Iterator[Answer]:
     """The samples of ``index`` in order, with what each pool did."""
     limit, where = setup.recipe.max_elements, setup.machine.accelerator

@@ -24,11 +24,11 @@ from excora.losses import (
 from excora.metrics import PearsonCorrelation
 from excora.models import Network
 from excora.pooling import parameter_groups
-from excora.reduce import all_reduce_sum
+from excora.reduce import all_reduce_sum, gathered
 from excora.settings import Recipe
 from excora.training.batches import Rows, Steps, cut, in_order, largest, shuffled, step_seed
 from excora.training.run_monitor import RunMonitor
-from excora.training.stepping import Average, clip, learning_rate
+from excora.training.stepping import Average, clip, learning_rate, slowed
 
 LOSSES: dict[str, type[CorrelationLoss]] = {
     "dnpl": DispersionNormalizedPearsonLoss, "pearson": PearsonLoss, "concordance": ConcordanceLoss,
@@ -72,6 +72,7 @@ class Regression(LightningModule):
         self.loss = JointLoss(
             LOSSES[recipe.correlation](),
             weight=0.0 if recipe.correlation == "none" else recipe.correlation_weight,
+            error=recipe.error,
         )
         self.score = Score(rows.target.shape[1])
         self.monitor = RunMonitor(network)
@@ -80,6 +81,8 @@ class Regression(LightningModule):
         self._ddp_params_and_buffers_to_ignore = [f"network.{name}" for name, _ in network.named_buffers()]
         self.average = Average(network, recipe.average) if recipe.average else None
         self.steps = len(shuffled(train, recipe.batch_size, seed=recipe.seed, epoch=0))  #: of an epoch
+        self.few = len(train) - (self.steps - 1) * recipe.batch_size < recipe.fewest  #: in the last step of an epoch
+        self.correlation_weight = self.loss.weight
         sizes = rows.features.sizes
         self.automatic_optimization = (
             recipe.accumulate == 1 and largest(train, sizes, recipe.batch_size) <= recipe.max_elements
@@ -124,6 +127,8 @@ class Regression(LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW; gamma and temperature are not decayed."""
         groups = parameter_groups(self.network, self.recipe.weight_decay)
+        if self.recipe.pretrained_rate != 1.0:
+            groups = slowed(groups, {id(p) for p in self.network.pretrained()}, self.recipe.pretrained_rate)
         # All weights in one call, the same to the last bit: torch's choice on the CPU takes nearly twice as long.
         return torch.optim.AdamW(groups, lr=self.recipe.learning_rate, foreach=True)
 
@@ -134,7 +139,10 @@ class Regression(LightningModule):
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
         for group in self.trainer.optimizers[0].param_groups:
-            group["lr"] = learning_rate(self.recipe, self._number(step), self.steps * self.recipe.epochs)
+            rate = learning_rate(self.recipe, self._number(step), self.steps * self.recipe.epochs)
+            group["lr"] = rate * group.get("factor", 1.0)
+        # The correlation of a handful of samples is noise.
+        self.loss.weight = 0.0 if self.few and step == self.steps - 1 else self.correlation_weight
         found = self._step if self.automatic_optimization else self._manual_step
         result = found(batch)
         self.losses.append(result["loss"].detach())
@@ -179,7 +187,7 @@ class Regression(LightningModule):
     def _step(self, batch: Any) -> dict[str, Tensor]:
         outputs = self._outputs(batch)
         seen = {"target": outputs["target"], "label_mask": outputs["mask"]}
-        return {"loss": self.loss(**outputs), "prediction": outputs["prediction"].detach(), **seen}
+        return {"loss": self.joint(**outputs), "prediction": outputs["prediction"].detach(), **seen}
 
     def _outputs(self, batch: Batch | Index) -> dict[str, Any]:
         """The arguments of the loss."""
@@ -188,8 +196,17 @@ class Regression(LightningModule):
         output = self.network(batch.inputs)
         return {
             "prediction": output.prediction, "target": batch.target, "mask": batch.target_mask, "weight": batch.weight,
-            "penalty": output.penalties,
+            "penalty": output.penalties, "compared": output.compared,
         }  # fmt: skip
+
+    def joint(self, compared: Tensor | None, target: Tensor, mask: Tensor | None, **others: Any) -> Tensor:
+        """The joint loss, and what the network makes of the samples of the whole batch side by side."""
+        loss: Tensor = self.loss(target=target, mask=mask, **others)
+        if compared is None:
+            return loss
+        known = None if mask is None else gathered(mask.to(compared.dtype)) > 0
+        more = self.network.compare(gathered(compared), gathered(target), known)
+        return sum(more.values(), loss)
 
     def _manual_step(self, batch: Any) -> dict[str, Tensor]:
         """Backward and optimiser step by hand: a batch in pieces is accumulated in two passes."""
@@ -203,7 +220,7 @@ class Regression(LightningModule):
             losses: list[Tensor] = []
 
             def scaled(**arguments: Any) -> Tensor:
-                losses.append(self.loss(**arguments))
+                losses.append(self.joint(**arguments))
                 return scale(losses[-1], self)
 
             accumulate_backward(self.network, self._watched, scaled, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,21 @@ def learning_rate(recipe: Recipe, step: int, steps: int) -> float:
     if step < warm:
         return peak * ((step + 1) / warm)
     return peak * (1 + math.cos(math.pi * (step - warm) / (steps - warm))) / 2
+
+
+def slowed(groups: list[dict[str, Any]], some: set[int], factor: float) -> list[dict[str, Any]]:
+    """Groups of parameters, those of the ids in ``some`` apart, with a factor on their step size.
+
+    >>> one, other = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1))
+    >>> [(len(group["params"]), group["factor"]) for group in slowed([{"params": [one, other]}], {id(one)}, 0.1)]
+    [(1, 1.0), (1, 0.1)]
+    """
+    found = []
+    for group in groups:
+        for own, part in ((1.0, False), (factor, True)):
+            chosen = [p for p in group["params"] if (id(p) in some) == part]
+            found += [{**group, "params": chosen, "factor": own}] if chosen else []
+    return found
 
 
 def clip(network: nn.Module, bound: float) -> None:

@@ -125,6 +125,8 @@ def train(
         from excora.training.callbacks import Journal, write_records
         from excora.training.engine import make_trainer, quiet, run, starts_processes
         from excora.training.evaluation import start_score
+        from excora.training.progress import say
+        from excora.training.timing import foresee
     except ModuleNotFoundError as error:
         raise MissingExtraError(str(error.name), "app") from error
     heavy = None if weight is None else np.ascontiguousarray(weight, np.float32)
@@ -132,6 +134,9 @@ def train(
     journal = Journal()
     if getattr(network.linear_start, "fresh", False) and len(split.validation):
         journal.begin(start_score(network, rows, split.validation, recipe, machine), network.state_dict())
+    expected = foresee(network, rows, split.train, split.validation, recipe, machine) if progress and is_main() else ""
+    if expected:
+        say(expected)
     module = _regression(network, rows, split, recipe, machine)
     with quiet(), torch.random.fork_rng(range(torch.cuda.device_count())), contextlib.ExitStack() as stack:
         where = None if folder is None else Path(folder)
@@ -196,15 +201,30 @@ def _result(network: Network, module: Regression, journal: Journal, machine: Mac
             f"rate, now {module.recipe.learning_rate:g}, and look for extreme values in the data"
         )
     network.load_state_dict(journal.best.state)
+    best = journal.best.epoch
     if isinstance(network.linear_start, LinearStart):
         network.linear_start.fresh = False
+        best = _kept(network, network.linear_start, module, journal, machine)
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
     limit, where = module.recipe.max_elements, machine.accelerator
     labels = module.rows.labels(np.arange(len(module.rows.target))).astype(np.float32)
     part = (module.rows.features, labels, module.validation_index)
     held = watched(network, *part, max_elements=limit, accelerator=where) if len(module.validation_index) else None
-    return Training(network.cpu().eval(), journal.best.epoch, *figures, held)
+    return Training(network.cpu().eval(), best, *figures, held)
+
+
+def _kept(network: Network, start: LinearStart, module: Regression, journal: Journal, machine: Machine) -> int:
+    """The best epoch; -1, with the network's part set to 0, where ``start="auto"`` and that adds nothing for sure."""
+    from excora.training.evaluation import adds_surely
+
+    assert journal.best is not None
+    index, whole = module.validation_index, bool((start.weight != 0).any(0).all())
+    asked = module.recipe.start == "auto" and journal.start is not None and whole and journal.best.epoch >= 0
+    if not asked or adds_surely(network, module.rows, index, module.recipe, machine):
+        return journal.best.epoch
+    network.begin_at_zero(module.rows.features.read(index[:2]))
+    return -1
 
 
 def is_main() -> bool:

@@ -60,6 +60,16 @@ single_location = Entry(
     "single-location", "does attention find the one informative token: risk and descent in closed form"
 )
 gains = Entry("gains", "where extrapolating attention gains on real data, every arm tuned with the same budget")
+sentiment = Entry("sentiment", "MOSI with label-free features: ridge, plain pools, ALMT and nine baselines (Table 2)")
+
+spectral = Entry("spectral", "when the signal of pooled sequences leaves the noise, by which weights (random matrices)")
+in_context = Entry(
+    "in-context", "what one linear step makes of labelled examples: trained, under drift, with retrieval"
+)
+elliptical = Entry("elliptical", "channels that count by what they move: what the metric gains, and what dirt costs it")
+primal = Entry("primal", "self-attention without a matrix of pairs: its objective, its largest tensor, its rank")
+event_times = Entry("event-times", "functional time: kernels, invariance, and what the time between events is worth")
+transport = Entry("transport", "how far maps and trained encoders are from an optimal map, and how straight they go")
 spatial = Entry(
     "spatial",
     "gene expression from slide images on sections never seen: ridge, EGN, spots, with and without ECA (Table 3)",
@@ -69,7 +79,20 @@ spatial = Entry(
 STUDIES = {
     entry.name: entry
     for entry in (
-        *(synthetic, gradients, batch_size, grid, plateau, tabular, elements),
-        *(verdicts, single_location, gains, spatial),
+        *(
+            synthetic,
+            gradients,
+            batch_size,
+            grid,
+            plateau,
+            tabular,
+            elements,
+            verdicts,
+            single_location,
+            gains,
+            sentiment,
+            spatial,
+        ),
+        *(spectral, in_context, elliptical, primal, event_times, transport),
     )
 }

@@ -25,6 +25,9 @@ RUNS: dict[str, tuple[bool, float, float, float, int]] = {
     "sphere, lambda 0.1": (False, 0.1, 0.0, 4e-3, 20_000),
     "sphere, lambda 0.9": (False, 0.9, 0.0, 1e-3, 120_000),
 }
+#: On drawn sequences: width, lambda at the start, its decay a step, rate, steps, runs
+SAMPLED = (80, 2.0, 1e-4, 1e-3, 200_000, 10)
+SAMPLES = "sphere, d = 80, batches of 5, lambda 2/(1 + t/10,000)"
 LOOKS = 100
 MANY = 1200
 WIDTHS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000)
@@ -51,6 +54,7 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # 
     many = MANY // configuration["shorter"]
     return [
         *(descent(name) for name in RUNS),
+        Chunk(SAMPLES, LOOKS, lambda _, tick: _sampled(configuration["length"], configuration["shorter"], tick)),
         Chunk("many starts", 1, lambda _, tick: _lost(setting, many, tick)),
         Chunk("best risk", 1, lambda _, tick: _best(tick)),
     ]
@@ -70,8 +74,25 @@ def _descend(
         done = until
         looks.append(state)
         tick()
-    end = first / (1 + decay * max(steps - 1, 0))
-    history = np.abs(np.stack(looks))  # (looks, runs, 5)
+    return _history(setting, looks, steps, first / (1 + decay * max(steps - 1, 0)))
+
+
+def _sampled(length: int, shorter: int, tick: Tick) -> dict[str, Any]:
+    """Projected stochastic gradient descent, label noise 0.1."""
+    dim, first, decay, rate, steps, runs = SAMPLED
+    steps //= shorter
+    setting, rng = SingleLocation(dim=dim, length=length), np.random.default_rng(0)
+    looks = [setting.start(runs, seed=0)]
+    for look in range(LOOKS):
+        done, until = steps * look // LOOKS, steps * (look + 1) // LOOKS
+        how = {"rate": rate, "sharpness": functools.partial(_sharpness, first, decay, done), "rng": rng}
+        looks.append(setting.descend_on_samples(looks[-1], steps=until - done, batch=5, noise=0.1, **how))
+        tick()
+    return _history(setting, looks, steps, first / (1 + decay * max(steps - 1, 0)))
+
+
+def _history(setting: SingleLocation, looks: list[Any], steps: int, end: float) -> dict[str, Any]:
+    history, state = np.abs(np.stack(looks)), looks[-1]  # (looks, runs, 5)
     return {
         "steps": steps,
         "kappa": history[:, :, 0].T.tolist(),
@@ -104,7 +125,7 @@ def _best(tick: Tick) -> dict[str, list[float]]:
 def report(configuration: dict[str, Any], results: Results) -> Report:
     """How many runs find the token, and at what risk."""
     rows = []
-    for name in RUNS:
+    for name in (*RUNS, SAMPLES):
         one = results[name]
         end = np.minimum([run[-1] for run in one["kappa"]], [run[-1] for run in one["nu"]])
         rows.append(
@@ -132,7 +153,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
 
 def _figure(results: Results) -> Figure:
     panels = []
-    for name in RUNS:
+    for name in (*RUNS, SAMPLES):
         one = results[name]
         x = [one["steps"] * look / LOOKS for look in range(LOOKS + 1)]
         lines = [Line(label=f"|{key}|", x=x, y=run) for key in ("kappa", "nu") for run in one[key][:10]]

@@ -113,7 +113,7 @@ def test_names_are_made_unique_as_anndata_does():
 
 def test_a_damaged_matrix():
     parts = [np.array([1.0, 2.0]), np.array([0, 1]), np.array([0, 1, 2])]
-    assert matrix_of("x", *parts, (2, 2)).toarray().tolist() == [[1, 0], [0, 2]]
+    assert matrix_of("x", parts, (2, 2)).toarray().tolist() == [[1, 0], [0, 2]]
     for place, wrong in (
         (1, np.array([0, 7])),
         (1, np.array([0, -1])),
@@ -122,4 +122,4 @@ def test_a_damaged_matrix():
     ):
         damaged = [*parts[:place], wrong, *parts[place + 1 :]]
         with pytest.raises(InputError, match="damaged"):
-            matrix_of("x", *damaged, (2, 2))
+            matrix_of("x", damaged, (2, 2))

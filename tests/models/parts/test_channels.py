@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import norm, rankdata
 
 from excora.data.table import TableSpec
-from excora.models.parts.channels import REACH, channels, knots_of, ridge_start, width_of
+from excora.models.parts.channels import BENDS, REACH, bent, bent_start, channels, knots_of, ridge_start, width_of
 from excora.stats.ridge import left_out_ridge
 
 SPEC = TableSpec(targets=1, numeric=2, categories=(3,))
@@ -58,3 +59,35 @@ def test_the_ridge_does_not_read_ranks_and_leaves_what_left_out_fits_miss():
     np.testing.assert_allclose(start.residual, y - peer.left_out, atol=1e-5)
     np.testing.assert_allclose(x @ start.coefficient + start.intercept, peer.line.predict(read), atol=1e-5)
     assert torch.allclose(start.direction.abs(), start.coefficient[:, 0].abs(), atol=1e-6)
+
+
+def test_bends_are_hinges_of_normal_scores():
+    x = channels(rows(), knots_of(rows()["numeric"], rows()["missing"]), SPEC, [])
+    found = bent(x, 2)
+    assert found.shape == (50, x.shape[1] + 2 * BENDS)
+    assert torch.equal(found[:, : x.shape[1]], x)
+    places = norm.ppf(np.arange(1, BENDS + 1) / (BENDS + 1))
+    q = x[:, 2:4].numpy() * math.sqrt(2)
+    for j, place in enumerate(places):
+        np.testing.assert_allclose(found[:, x.shape[1] + 2 * j :][:, :2], np.maximum(q - place, 0), atol=1e-6)
+    assert torch.equal(bent(x, 2, 0), x)
+
+
+@pytest.mark.parametrize("cells", [10**9, 40 * 60], ids=["every row", "some rows"])
+def test_a_curve_a_column_is_fitted_where_rows_are_many(monkeypatch, cells):
+    monkeypatch.setattr("excora.models.parts.channels.BENT_FROM", 100)
+    monkeypatch.setattr("excora.models.parts.channels.MOST_CELLS", cells)
+    generator = torch.Generator().manual_seed(0)
+    numeric = torch.randn(400, 2, generator=generator)
+    missing = torch.zeros(400, 2, dtype=torch.bool)
+    spec = TableSpec(targets=1, numeric=2)
+    given = {"numeric": numeric, "missing": missing, "codes": torch.zeros(400, 0).long()}
+    x = channels(given, knots_of(numeric, missing), spec, [])
+    y = (numeric[:, :1].abs() + 0.1 * torch.randn(400, 1, generator=generator)).numpy()
+    straight, curves = ridge_start(x, 2, y, None), bent_start(x, 2, y, None)
+    assert curves is not None
+    assert curves.residual.var() < 0.1 * straight.residual.var()
+    line = torch.from_numpy(y) - bent(x, 2) @ curves.coefficient - curves.intercept
+    seen = curves.residual.square() > line.square()  # left out, a row is missed by more
+    assert seen.float().mean() > (0.99 if cells == 10**9 else 0.2)
+    assert bent_start(x[:99], 2, y[:99], None) is None

@@ -17,13 +17,13 @@ from excora.models.parts.kriging import (
     Part,
     choose,
     distance,
-    fit_members,
-    krige,
     learn,
     predict,
+    search,
     typical,
 )
 from excora.models.parts.neighbours import Excluded
+from excora.pooling.kriging import krige
 
 
 def covariances(seed: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -103,22 +103,20 @@ def test_the_metric_finds_the_channel_that_matters(wave):
     assert typical(torch.zeros(3, 2), generator) == 1.0
 
 
-def test_a_member_holds_out_its_fold_and_a_budget_ends_them(wave, monkeypatch):
-    monkeypatch.setitem(learn.__kwdefaults__, "steps", 2)
-    fold, excluded = torch.arange(160) % 3, Excluded(torch.arange(160)[:, None])
-    given = {"seed": 0, "neighbours": 20}
-    members = fit_members(wave, torch.zeros(5), fold, excluded, seconds=60.0, **given)
-    assert [sorted(m.held.tolist()) for m in members] == [list(range(k, 160, 3)) for k in range(3)]
-    again = fit_members(wave, torch.zeros(5), fold, excluded, seconds=60.0, **given)
-    assert all(torch.equal(a.keys.scale, b.keys.scale) for a, b in zip(members, again, strict=True))
-    changed = wave._replace(label=torch.where((fold == 0).unsqueeze(1), 9.0, wave.label))
-    other = fit_members(changed, torch.zeros(5), fold, excluded, seconds=60.0, **given)
-    assert torch.equal(other[0].guess, members[0].guess) or other[0].length != members[0].length
-    assert len(fit_members(wave, torch.zeros(5), fold, excluded, seconds=0.0, **given)) == 1
-
-
-def test_too_few_rows_or_one_fold_learn_nothing(wave):
-    excluded = Excluded(torch.arange(160)[:, None])
-    found = fit_members(wave, torch.zeros(5), torch.zeros(160).long(), excluded, seed=0, neighbours=9, seconds=9.0)
-    assert len(found) == 1
-    assert not found[0].guess.any()
+@pytest.mark.parametrize("kind", ["nobody", "one", "pairs"])
+def test_a_search_in_pieces_finds_the_same(monkeypatch, kind):
+    generator = torch.Generator().manual_seed(0)
+    query, candidate = torch.randn(7, 3, generator=generator), torch.randn(30, 3, generator=generator)
+    banned = {"nobody": None, "one": torch.arange(7), "pairs": torch.rand(7, 30, generator=generator) < 0.9}[kind]
+    found, allowed = search(query, candidate, 5, banned)
+    distances = torch.cdist(query.double(), candidate.double())
+    if kind == "one":
+        assert not (found == torch.arange(7).unsqueeze(1)).any()
+    elif banned is not None:
+        assert torch.equal(allowed, ~banned.gather(1, found))
+        distances.masked_fill_(banned, torch.inf)
+    assert kind == "one" or torch.equal(distances.gather(1, found)[allowed], distances.sort(1).values[:, :5][allowed])
+    monkeypatch.setattr("excora.models.parts.kriging.PAIRS", 60)
+    again = search(query, candidate, 5, banned)
+    assert torch.equal(again[0], found)
+    assert torch.equal(again[1], allowed)

@@ -10,7 +10,7 @@ import numpy as np
 from excora.data.frames import read_frame
 from excora.data.hdf5 import complaints
 from excora.data.spatial.pictures import FORMATS, Picture, open_picture
-from excora.data.spatial.slide import Floats, Objects, Slide, unique
+from excora.data.spatial.slide import Floats, Objects, Slide, narrow, unique
 from excora.errors import InputError
 
 COUNTS, SPOTS, PICTURES = "ST-cnts", "ST-spotfiles", "ST-imgs"
@@ -46,7 +46,7 @@ def read_tables(path: Path, name: str, picture: Path | None = None) -> Slide:
     letters = re.match(r"[A-Za-z]+(?=\d+$)", name)
     return Slide(
         name, barcodes[here], np.array([places[code] for code in barcodes[here]], np.float64),
-        unique(genes), csr_matrix(counts[here]), complete=False,
+        unique(genes), csr_matrix(narrow(counts[here])), complete=False,
         picture=_picture(path, name, picture), about={"patient": letters[0]} if letters else {}, notes=notes,
     )  # fmt: skip
 

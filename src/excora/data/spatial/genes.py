@@ -82,7 +82,7 @@ def columns(slide: Slide, genes: Sequence[str]) -> Floats:
     have = [(k, slide.place_of_gene[name]) for k, name in enumerate(genes) if name in slide.place_of_gene]
     if have:
         here, there = map(list, zip(*have, strict=True))
-        found[:, here] = slide.by_gene[:, there].toarray()
+        found[:, here] = slide.counts[:, there].toarray()
     return found
 
 
@@ -100,7 +100,7 @@ def largest(slides: Sequence[Slide], slide_of: Index, spot_of: Index, many: int)
         if slide.counts is None or not len(spots):
             continue
         some, where = slide.counts[spots], [place[name] for name in slide.genes]
-        total[where] += np.asarray(some.sum(0)).ravel()
+        total[where] += np.asarray(some.sum(0, dtype=np.float64)).ravel()
         low[where] = np.minimum(low[where], some.min(0).toarray().ravel())
         high[where] = np.maximum(high[where], some.max(0).toarray().ravel())
     order = np.argsort(total, kind="stable")

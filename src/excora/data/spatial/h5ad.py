@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from excora.data.hdf5 import complaints, inside, numbers, open_hdf5, texts
 from excora.data.spatial.pictures import ArrayPicture
-from excora.data.spatial.slide import Objects, Slide, matrix_of, unique
+from excora.data.spatial.slide import Objects, Slide, matrix_of, narrow, unique
 from excora.errors import InputError
 
 #: Columns of ``var`` that hold ids or symbols beside the names.
@@ -151,14 +151,14 @@ def _matrix(opened: Opened, place: str, found: Any, shape: tuple[int, int]) -> A
             raise InputError(
                 f"{opened.path}: {place!r} has the shape {dense.shape}, and there are {shape} spots and genes"
             )
-        return csr_matrix(dense.astype(np.float64))
+        return csr_matrix(narrow(dense))
     parts = [opened.numbers(f"{place}/{name}") for name in ("data", "indices", "indptr")]
     if any(part is None for part in parts):
         raise InputError(f"{opened.path}: {place!r} is neither an array nor a sparse matrix")
     kind = found.attrs.get("encoding-type", "csr_matrix")
     if (kind.decode() if isinstance(kind, bytes) else kind) == "csc_matrix":
-        return matrix_of(opened.path, *parts, shape[::-1]).T.tocsr()
-    return matrix_of(opened.path, *parts, shape)
+        return matrix_of(opened.path, parts, shape[::-1]).T.tocsr()
+    return matrix_of(opened.path, parts, shape)
 
 
 def _names(opened: Opened, index: Objects) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -224,7 +224,7 @@ def _with_picture(opened: Opened, slide: Slide, library: str | None) -> Slide:
     """With the finest picture that is in the file."""
     from dataclasses import replace
 
-    for size in ("hires", "lowres") if library is not None else ():
+    for size in ("hires", "downscaled_fullres", "lowres") if library is not None else ():
         pixels = opened.numbers(f"uns/spatial/{library}/images/{size}")
         scale = opened.numbers(f"uns/spatial/{library}/scalefactors/tissue_{size}_scalef")
         if pixels is not None and scale is not None:

@@ -13,6 +13,7 @@ from excora.data.spatial.count_tables import is_tables, names_of, read_tables
 from excora.data.spatial.extraction import encoded
 from excora.data.spatial.genes import unified
 from excora.data.spatial.h5ad import read_h5ad
+from excora.data.spatial.patch_pictures import PatchPicture
 from excora.data.spatial.pictures import open_picture
 from excora.data.spatial.slide import Slide, check_slide
 from excora.data.spatial.vectors import read_vectors
@@ -71,7 +72,7 @@ def read_slides(paths: Sequence[Path], roles: Roles, problems: list[str], *, vec
         try:
             read, meaning = _read(path, name, file, row)
             symbols |= meaning
-            pictured = [_pictured(slide, row) for slide in read]
+            pictured = [_pictured(slide, row, path / "patches" / f"{name}.h5") for slide in read]
             slides += [_finished(one, path, row, roles, alone=len(read) == 1) if vectors else one for one in pictured]
         except DataError as error:
             problems.extend(error.problems)
@@ -105,8 +106,10 @@ def _read(path: Path, name: str, file: Path, row: Row) -> tuple[list[Slide], dic
     return [read_tables(path, name, row.image)], {}
 
 
-def _pictured(slide: Slide, row: Row) -> Slide:
-    """With what a table says of it."""
+def _pictured(slide: Slide, row: Row, patches: Path) -> Slide:
+    """With what a table says of it, or with the windows that lie beside it as HEST has them."""
+    if row.image is None and patches.is_file():
+        slide = replace(slide, picture=PatchPicture(patches, slide.barcodes, slide.coords, slide.pitch))
     if row.image is not None and (slide.picture is None or slide.picture.name != str(row.image)):
         slide = replace(slide, picture=open_picture(row.image))
     return replace(slide, about=slide.about | row.about)
@@ -138,7 +141,7 @@ def _table(path: Path, roles: Roles) -> dict[str, Row]:
     key = roles.id or "slide"
     if key not in frame:
         raise InputError(
-            f"{path}: a table of slides names them in a column {key!r}, there are {', '.join(frame)[:200]}"
+            f"{path}: a table of slides names them in a column {key!r}, there are {', '.join(map(str, frame))[:200]}"
         )
 
     def file(cell: Any) -> Path | None:

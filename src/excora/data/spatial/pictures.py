@@ -96,7 +96,7 @@ class ArrayPicture(Picture):
     def key(self) -> str:
         """Of the pixels."""
         found = hashlib.sha256(str(self.pixels.shape).encode())
-        found.update(np.ascontiguousarray(self.pixels))
+        found.update(np.ascontiguousarray(self.pixels).tobytes())
         return found.hexdigest()
 
 
@@ -221,8 +221,8 @@ class TiledPicture(Picture):
             except ModuleNotFoundError as error:
                 raise MissingExtraError("tifffile", "spatial") from error
             with complaints(self.path, "a TIFF"), tifffile.TiffFile(self.path) as file:
-                page = max(file.pages, key=lambda page: page.imagewidth * page.imagelength)
-                self._layout = page.aspage()
+                pages: list[Any] = list(file.pages)
+                self._layout = max(pages, key=lambda page: page.imagewidth * page.imagelength).aspage()
                 _ = self._layout.decode, self._layout.jpegtables, self._layout.dataoffsets  # read now
         return self._layout
 

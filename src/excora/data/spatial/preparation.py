@@ -58,10 +58,12 @@ class PreparedSpots(Prepared):
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PreparedSpots:
         """What :meth:`to_dict` gave."""
-        plain = {"elements": str(values["elements"]), "field": float(values["field"])}
+        plain: dict[str, Any] = {"elements": str(values["elements"]), "field": float(values["field"])}
         plain |= {name: int(values[name]) for name in ("neighbours", "window")}
-        scales = {name: None if (part := values.get(name)) is None else ElementStatistics.from_dict(part)
-                  for name in ("scale", "own")}  # fmt: skip
+        scales: dict[str, Any] = {
+            name: None if (part := values.get(name)) is None else ElementStatistics.from_dict(part)
+            for name in ("scale", "own")
+        }
         expression = None if (part := values.get("expression")) is None else Expression.from_dict(part)
         found = cls(**plain, **scales, expression=expression)
         if found.elements not in ELEMENTS or (found.scale is None) != (found.elements == "none"):

@@ -179,8 +179,8 @@ class SpotFeatures:
         parts["places"] = torch.from_numpy(bags.offsets(index))
         own = {"own": torch.from_numpy(bags.own[index].astype(np.int64))}
         if (sizes == sizes[0]).all():
-            return {name: x.view(len(sizes), int(sizes[0]), x.shape[1]) for name, x in parts.items()} | own
-        return {name: Ragged(x, torch.from_numpy(sizes)) for name, x in parts.items()} | own
+            return {**{name: x.view(len(sizes), int(sizes[0]), x.shape[1]) for name, x in parts.items()}, **own}
+        return {**{name: Ragged(x, torch.from_numpy(sizes)) for name, x in parts.items()}, **own}
 
     def _windows(self, index: Index) -> torch.Tensor:
         """(n, 3, window, window), (x / 255 - 0.5) / 0.5."""

@@ -67,7 +67,7 @@ def read_matrix(path: Path) -> tuple[Objects, Objects, Objects, Any]:
         raise InputError(
             f"{path}: {len(barcodes)} barcodes and {len(genes)} genes do not fit the shape {(rows, columns)}"
         )
-    counts = matrix_of(path, *parts[:3], (columns, rows))
+    counts = matrix_of(path, parts[:3], (columns, rows))
     if kinds is not None and (wanted := kinds == "Gene Expression").any() and not wanted.all():
         return barcodes, genes[wanted], ids[wanted], counts[:, np.flatnonzero(wanted)]
     return barcodes, genes, ids, counts

@@ -20,6 +20,10 @@ from excora.stats.ridge import left_out_ridge
 REACH = 4.0
 #: Quantiles of a column that ranks are taken by, at most.
 MOST_KNOTS = 1000
+#: Places where the line of a column may bend: quantiles of a normal score at equal steps.
+BENDS = 9
+#: Rows from which bends are tried, and the most columns and cells of the matrix that they make.
+BENT_FROM, MOST_COLUMNS, MOST_CELLS = 2000, 1500, 40_000_000
 
 
 def knots_of(numeric: Tensor, missing: Tensor) -> Tensor:
@@ -58,8 +62,21 @@ def channels(rows: Mapping[str, Any], knots: Tensor, spec: TableSpec, gaps: Sequ
     return torch.cat([both, flags, *hot], 1)
 
 
+def bent(x: Tensor, numeric: int, bends: int = BENDS) -> Tensor:
+    """Channels ``x``, and for each number max(q - t, 0) with its normal score q, at ``bends`` quantiles t of a normal.
+
+    A line on them is a sum of curves, one a column. Without bends it is ``x``.
+
+    >>> bent(torch.tensor([[0.0, 1.0]]) / math.sqrt(2), 1, bends=1)
+    tensor([[0.0000, 0.7071, 1.0000]])
+    """
+    q = x[:, numeric : 2 * numeric] * math.sqrt(2)
+    places = torch.special.ndtri(torch.linspace(0.0, 1.0, bends + 2, dtype=torch.float64)[1:-1]).tolist()
+    return torch.cat([x, *((q - t).clamp_min(0.0) for t in places)], 1)
+
+
 class RidgeStart(NamedTuple):
-    """f(x) = x coefficient + intercept on channels, and what it leaves of the labels."""
+    """f(x) = x coefficient + intercept on channels, with bends or without, and what it leaves of the labels."""
 
     coefficient: Tensor  #: (channels, targets)
     intercept: Tensor  #: (targets,)
@@ -76,6 +93,31 @@ def ridge_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray
     """The ridge on the channels ``x`` (n, channels) without the ranks of their ``numeric`` numbers."""
     scale = torch.ones(x.shape[1], dtype=torch.float64)
     scale[:numeric], scale[numeric : 2 * numeric] = math.sqrt(2), 0.0  # a penalty is one of standardised columns
+    return _start(x, scale, y, weight)
+
+
+def bent_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart | None:
+    """The ridge on ranks and bends too: a curve a column. None where rows are few or columns many.
+
+    Of a table with too many cells rows at equal steps are fitted to; the others are left out as they are.
+    """
+    columns = x.shape[1] + BENDS * numeric
+    if not numeric or len(x) < BENT_FROM or columns > MOST_COLUMNS:
+        return None
+    some = np.linspace(0, len(x) - 1, min(len(x), MOST_CELLS // columns)).astype(np.intp)
+    scale = torch.ones(columns, dtype=torch.float64)
+    scale[: 2 * numeric] = math.sqrt(2)
+    found = _start(bent(x[some], numeric), scale, y[some], None if weight is None else weight[some])
+    if len(some) == len(x):
+        return found
+    parts = [bent(part, numeric) @ found.coefficient for part in x.split(8192)]
+    residual = torch.from_numpy(y) - torch.cat(parts) - found.intercept
+    residual[torch.from_numpy(some)] = found.residual
+    return found._replace(residual=residual)
+
+
+def _start(x: Tensor, scale: Tensor, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart:
+    """The ridge on x scale, where scale is not 0."""
     used = scale > 0
     read = (x.double() * scale)[:, used].numpy()
     fit = left_out_ridge(read, y.astype(np.float64), None if weight is None else weight.astype(np.float64))

@@ -117,7 +117,7 @@ def _cached(query: Tensor, slide: Tensor, bank: Tensor, there: Tensor, k: int) -
     key = hashlib.sha256(f"exemplars 1 {k}".encode())
     for tensor in (query, slide, bank, there):
         key.update(f"{tuple(tensor.shape)}".encode())
-        key.update(np.ascontiguousarray(tensor.numpy()))
+        key.update(np.ascontiguousarray(tensor.numpy()).data)
     path = cache_folder() / "exemplars" / f"{key.hexdigest()}.npz"
     if path.is_file():
         with complaints(path, "exemplars that Excora found (remove the file)"), np.load(path) as file:

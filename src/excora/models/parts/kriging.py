@@ -1,73 +1,35 @@
 """Kriging over labelled rows: the best linear unbiased weights, and the metric of rows that they are best in.
 
-    key = [x exp(s), x W],   K_ij = exp(-|key_i - key_j| / l),   A = K + nu diag(noise),   k_i = exp(-|key_i - key| / l)
+key = [x exp(s), x W],   K_ij = exp(-|key_i - key_j| / l),   A = K + nu diag(noise),   k_i = exp(-|key_i - key| / l)
 
-    a = A^-1 k,  b = A^-1 1,   w = a + b (1 - 1'a) / 1'b,   prediction = w'r,   variance = 1 - k'a + (1 - 1'a)^2 / 1'b
-
-The weights sum to 1 and may be negative: they know how alike the neighbours are to each other. w'r = m + a'(r - m 1)
-with the mean m = b'r / b'1 of generalised least squares.
+prediction = w'r, with the weights w and the variance of :func:`excora.pooling.kriging.krige`
 """
 
 from __future__ import annotations
 
 import math
-import time
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from excora.models.parts.neighbours import Excluded
+from excora.pooling.kriging import Kriged, krige
 
-#: Neighbours and queries of a step, steps, and after how many of them the held-out rows are asked.
-NEAR, QUERIES, STEPS, EVERY = 40, 64, 90, 10
+#: Neighbours and queries of a step, steps, and how often meanwhile the held-out rows are asked.
+NEAR, QUERIES, STEPS, LOOKS = 40, 64, 90, 9
 #: Rows from which a step has twice the queries, and there are more steps, up to 180: large tables have more to learn.
 LARGE = 4000
 RATE, EVEN = 0.08, 0.02
 #: The noise that a metric is learned with: what held-out rows prefer at its start.
 STARTS = (0.1, 1.0, 10.0)
 RANK = 4  #: of W
-#: Rows that a metric is learned on, and held-out rows that choose, at most.
-LEARNED, HELD = 50_000, 1024
-#: Rows below which no metric is learned.
-FEWEST = 12
+#: Held-out rows that choose, at most.
+ASKED = 512
+#: Distances in memory at a time.
+PAIRS = 2**25
 #: What length scales (in median distances to the 16th neighbour) and nuggets are chosen from.
 LENGTHS, NUGGETS = (1.0, 3.0, 9.0), (0.01, 0.1, 0.4, 1.5, 6.0, 25.0)
-
-
-class Kriged(NamedTuple):
-    """Weights of neighbours, and what they leave of the variance of a label without its noise, in units of it."""
-
-    weights: Tensor  #: (..., k)
-    variance: Tensor  #: (...)
-    factor: Tensor  #: (..., k, k) of Cholesky, A = factor factor'
-    level: Tensor  #: (..., k) b = A^-1 1
-
-
-def krige(between: Tensor, toward: Tensor, nugget: Tensor, real: Tensor | None = None) -> Kriged:
-    """Weights w and variance, see above, of covariances ``between`` neighbours (..., k, k), ``toward`` them (..., k).
-
-    ``nugget`` (..., k) is the variance of their noise; ``real`` (..., k) says which neighbours there are: others weigh
-    nothing. Without any, weights are 0 and the variance is 1. What has fewer dimensions is broadcast.
-
-    >>> between = torch.tensor([[1.0, 0.5], [0.5, 1.0]])
-    >>> krige(between, torch.tensor([0.5, 0.5]), torch.tensor(0.0)).weights
-    tensor([0.5000, 0.5000])
-    """
-    ones = torch.ones_like(toward)
-    matrix = between + torch.diag_embed(nugget.expand(between.shape[:-1]))
-    if real is not None:
-        toward, ones = torch.where(real, toward, 0.0), real.to(toward.dtype)
-        there = real.unsqueeze(-1) & real.unsqueeze(-2)
-        matrix = torch.where(there, matrix, torch.eye(real.shape[-1], dtype=toward.dtype, device=toward.device))
-    matrix = matrix.expand(*toward.shape[:-1], *matrix.shape[-2:])
-    factor = torch.linalg.cholesky(matrix)
-    a, b = torch.cholesky_solve(torch.stack([toward, ones], -1), factor).unbind(-1)
-    total = b.sum(-1, keepdim=True)
-    some = total > 0
-    lack = torch.where(some, 1 - a.sum(-1, keepdim=True), 0.0)
-    share = lack / torch.where(some, total, 1.0)
-    return Kriged(a + b * share, 1 - (toward * a).sum(-1) + (lack * share).squeeze(-1), factor, b)
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
@@ -133,9 +95,19 @@ def _with_gradient(value: Tensor, between: Tensor, toward: Tensor, label: Tensor
 
 
 def search(query: Tensor, candidate: Tensor, k: int, banned: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The k nearest candidates of each query, (n, k), in single precision, and which of them are not ``banned``."""
+    """The k nearest candidates of each query, (n, k), in single precision, and which of them are not ``banned``.
+
+    ``banned`` says so of every pair, (n, candidates), or names one candidate of each query, (n,).
+    """
+    if len(query) * len(candidate) > PAIRS and len(query) > 1:
+        step = max(PAIRS // len(candidate), 1)
+        every: list[Tensor | None] = [None] * len(query) if banned is None else list(banned.split(step))
+        parts = [search(one, candidate, k, no) for one, no in zip(query.split(step), every, strict=False)]
+        return torch.cat([found for found, _ in parts]), torch.cat([allowed for _, allowed in parts])
     square = torch.addmm(candidate.square().sum(1), query, candidate.T, alpha=-2.0)
-    if banned is not None:
+    if banned is not None and banned.ndim == 1:
+        square.scatter_(1, banned.unsqueeze(1), math.inf)
+    elif banned is not None:
         square.masked_fill_(banned, math.inf)
     values, found = square.topk(min(k, len(candidate)), 1, largest=False)
     return found, values < math.inf
@@ -154,6 +126,17 @@ class Part(NamedTuple):
     def of(cls, every: Labelled, index: Tensor, held: Tensor, excluded: Excluded) -> Part:
         """Rows ``index`` and ``held``."""
         return cls(every.at(index), index, every.at(held), held, excluded)
+
+    def asked(self) -> Part:
+        """With fewer held-out rows, for what is asked of them often."""
+        return self._replace(held=Labelled(*(part[:ASKED] for part in self.held)), asking=self.asking[:ASKED])
+
+    def banned(self, query: Tensor | None = None) -> Tensor | None:
+        """Whom the rows ``query``, or the held-out rows, may not see, as :func:`search` takes it."""
+        if self.excluded.only_itself:
+            return query
+        asking = self.asking if query is None else self.numbers[query]
+        return self.excluded(asking.unsqueeze(1), self.numbers)
 
 
 def typical(keys: Tensor, generator: torch.Generator, place: int = 16) -> float:
@@ -180,13 +163,14 @@ def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: i
     unit = 1 / (3 * typical(Keys(torch.zeros(width), mix)(rows.x), generator))
     keys = Keys(torch.full((width,), math.log(unit)).requires_grad_(), (mix * unit).requires_grad_())
     optimizer = torch.optim.Adam(keys, lr=RATE)
-    asked = Asked.of(part, keys, NEAR)
+    looked = part.asked()
+    asked = Asked.of(looked, keys, NEAR)
     # DIFF: one noise for all tables, 0.1, learns nothing from labels that are mostly noise.
-    nugget = min(STARTS, key=lambda nu: float(squared(asked.predict(1.0, nu)[0], part.held)))
-    best, kept = math.inf, keys
+    nugget = min(STARTS, key=lambda nu: float(squared(asked.predict(1.0, nu)[0], looked.held)))
+    best, kept, every = math.inf, keys, max(steps // LOOKS, 1)
     for step in range(steps + 1):
-        if step % EVERY == 0 or step == steps:
-            wrong = float(squared(Asked.of(part, keys, NEAR).predict(1.0, nugget)[0], part.held))
+        if step % every == 0 or step == steps:
+            wrong = float(squared(Asked.of(looked, keys, NEAR).predict(1.0, nugget)[0], looked.held))
             if wrong < best:
                 best, kept = wrong, Keys(*(p.detach().clone() for p in keys))
         if step == steps:
@@ -205,8 +189,7 @@ def _step_error(part: Part, keys: Keys, query: Tensor, nugget: float) -> Tensor:
     rows, asked = part.rows, part.rows.at(query)
     with torch.no_grad():
         every = keys(rows.x)
-        banned = part.excluded(part.numbers[query].unsqueeze(1), part.numbers)
-        found, allowed = search(every[query], every, NEAR, banned)
+        found, allowed = search(every[query], every, NEAR, part.banned(query))
     near, own = rows.at(found), keys(asked.x).unsqueeze(1)
     around = keys(near.x)
     guess, _ = predict(distance(own, around)[:, 0], distance(around, around), near, allowed, 1.0, nugget)
@@ -232,8 +215,7 @@ class Asked(NamedTuple):
     def of(cls, part: Part, keys: Keys, neighbours: int) -> Asked:
         """In the metric ``keys``."""
         every, own = keys(part.rows.x), keys(part.held.x)
-        banned = part.excluded(part.asking.unsqueeze(1), part.numbers)
-        found, allowed = search(own, every, neighbours, banned)
+        found, allowed = search(own, every, neighbours, part.banned())
         around = every[found]
         toward = distance(own.unsqueeze(1), around)[:, 0]
         return cls(toward, distance(around, around), part.rows.at(found), allowed)
@@ -256,43 +238,15 @@ class Member(NamedTuple):
 
 def choose(part: Part, keys: Keys, generator: torch.Generator, neighbours: int) -> Member:
     """The length scale and nugget of the least squared error on held-out rows."""
-    asked, unit = Asked.of(part, keys, neighbours), typical(keys(part.rows.x), generator)
+    some, unit = part.asked(), typical(keys(part.rows.x), generator)
+    asked = Asked.of(some, keys, neighbours)
     tried = [(length * unit, nugget) for length in LENGTHS for nugget in NUGGETS]
-    wrong = [float(squared(asked.predict(*pair)[0], part.held)) for pair in tried]
+    wrong = [float(squared(asked.predict(*pair)[0], some.held)) for pair in tried]
     length, nugget = tried[min(range(len(tried)), key=lambda k: wrong[k])]
-    guess, found = asked.predict(length, nugget)
+    guess, found = Asked.of(part, keys, neighbours).predict(length, nugget)
     return Member(keys, length, nugget, part.asking, guess, label_variance(found, nugget))
 
 
 def label_variance(found: Kriged, nugget: float | Tensor) -> Tensor:
     """Of a label with its noise, (n, 1 or targets), away from 0."""
     return (found.variance + nugget).clamp_min(1e-6)
-
-
-def fit_members(
-    rows: Labelled, direction: Tensor, fold: Tensor, excluded: Excluded, *, seed: int, neighbours: int, seconds: float
-) -> list[Member]:
-    """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
-
-    With one fold or fewer than :data:`FEWEST` rows there is one that has learned nothing and says 0 of every row.
-    """
-    generator, begun = torch.Generator().manual_seed(seed), time.monotonic()
-    found: list[Member] = []
-    if len(fold) < FEWEST or not int(fold.max()):
-        keys = Keys(torch.zeros(len(direction)), torch.zeros(len(direction), RANK))
-        return [Member(keys, 1.0, 1.0, torch.arange(len(fold)), torch.zeros_like(rows.label), torch.ones(len(fold), 1))]
-    for number in range(int(fold.max()) + 1):
-        if found and time.monotonic() - begun > seconds:
-            break
-        rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
-        learning = Part.of(rows, rest[:LEARNED], held, excluded)
-        keys = learn(learning, direction, generator)
-        whole = learning if len(rest) <= LEARNED else Part.of(rows, rest, held, excluded)
-        found.append(choose(whole, keys, generator, neighbours))
-    return found
-
-
-def _drawn(chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """The places of True in an order drawn by chance."""
-    places = chosen.nonzero()[:, 0]
-    return places[torch.randperm(len(places), generator=generator)]

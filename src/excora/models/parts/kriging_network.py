@@ -17,7 +17,7 @@ from torch import Tensor
 from excora.data.dataset import Features, Index, Inputs
 from excora.errors import InputError
 from excora.models.base import Network, Output
-from excora.models.parts.channels import channels, width_of
+from excora.models.parts.channels import bent, channels, width_of
 from excora.models.parts.kriging import RANK, Keys, Labelled, distance, label_variance, predict
 from excora.models.parts.neighbours import Excluded, Search
 from excora.pooling import Pooled
@@ -31,7 +31,8 @@ class KrigingNetwork(Network):
     """``context`` training rows and their residuals, ``members`` metrics, and a ridge under them; nothing to train.
 
     **Who has the file can read the training rows.** ``gaps``: the numeric columns that lack values in training, each
-    also read as a flag; ``knots``: quantiles of each, which ranks are taken by.
+    also read as a flag; ``knots``: quantiles of each, which ranks are taken by; ``bends``: places where the line of a
+    number may bend (:func:`~excora.models.parts.channels.bent`), 0 unless it is named.
     """
 
     monitored = None
@@ -56,11 +57,13 @@ class KrigingNetwork(Network):
         self.spec, self.neighbours, self.learned = spec, neighbours, dict(learned)
         n, members, targets = learned["context"], learned["members"], spec.targets
         width = width_of(spec, learned["gaps"])
+        self.bends: int = learned.get("bends", 0)
         shapes = {
             "knots": (learned["knots"], spec.numeric), "context_x": (n, width), "context_label": (n, targets),
-            "context_noise": (n,), "coefficient": (width, targets), "intercept": (targets,), "scale": (members, width),
+            "context_noise": (n,), "coefficient": (width + self.bends * spec.numeric, targets),
+            "intercept": (targets,), "scale": (members, width),
             "mix": (members, width, RANK), "length": (members,), "nugget": (members,), "unit": (members, targets),
-            "share": (), "reaches": (LEVELS, targets), "scores": (2,),
+            "share": (), "reaches": (LEVELS, targets), "scores": (4 if self.bends else 2,),
         }  # fmt: skip
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
@@ -100,7 +103,7 @@ class KrigingNetwork(Network):
             kriged = kriged + one / members
             weights.append(found.weights.mean(1) / members)
             variance = variance + label_variance(found, nugget) * self.unit[m] / members
-        line = x @ self.coefficient.double() + self.intercept
+        line = bent(x, self.spec.numeric, self.bends) @ self.coefficient.double() + self.intercept
         dtype = inputs["channels"].dtype
         each = _merged(inputs["neighbours"], torch.stack(weights, -1).flatten(1)).to(dtype)
         none = each.new_zeros(())
@@ -122,11 +125,13 @@ class KrigingNetwork(Network):
     def carried(self) -> tuple[str, ...]:
         """The training rows, and what the stack found."""
         size = sum(part.numel() * part.element_size() for part in self.context) / 1e6
-        ridge, stack = self.scores.tolist()
+        ridge, stack, *curves = self.scores.tolist()
+        line = "ridge" if not curves else f"{1 - curves[1]:.2f} x ridge + {curves[1]:.2f} x curves"
+        known = "" if not curves else f", a curve a column {curves[0]:.3f}"
         return (
             f"the model carries its {len(self.context_x)} training rows and their labels ({size:.3g} MB), in which it "
             "looks up neighbours: who has its file can read them",
-            f"on left-out training rows: ridge PCC {ridge:.3f}, ridge + {float(self.share):.2f} x kriging PCC "
+            f"on left-out training rows: ridge PCC {ridge:.3f}{known}, {line} + {float(self.share):.2f} x kriging PCC "
             f"{stack:.3f}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
         )

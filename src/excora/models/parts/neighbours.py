@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from excora.data.dataset import Features, Index, Inputs
 from excora.errors import InputError, MissingExtraError
+from excora.models.parts.sensitivity import column_sensitivity
 
-Kind = Literal["full", "diagonal", "plain"]
+Kind = Literal["full", "diagonal", "plain", "elliptical"]
 
 #: Candidates up to which the search compares with every one; beyond, faiss picks the parts of space to look at.
 EXACT = 100_000
@@ -49,6 +50,8 @@ class Excluded:
         self.codes = [torch.from_numpy(code.reshape(-1)) for code in shared]
         self.time = None if time is None else torch.from_numpy(np.asarray(time, np.float64))
         self.gap = gap
+        #: Whether no row excludes another one.
+        self.only_itself = len(shared) == 1 and time is None and len(np.unique(shared[0])) == len(x)
 
     def __call__(self, query: Tensor, candidate: Tensor) -> Tensor:
         """True for pairs that must not meet."""
@@ -96,6 +99,7 @@ def learn_metric(
     by Adam on a draw of rows a step. ``x`` (n, columns), ``y`` (n, targets), standardised. Few parameters on purpose:
     a deep metric finds neighbours for training rows that other rows do not have. ``kind="diagonal"`` learns weights
     alone; ``"plain"`` learns nothing: one weight for all, so that the median squared distance of a neighbour is 2.
+    ``"elliptical"`` weighs columns by :func:`excora.models.parts.sensitivity.column_sensitivity`, in the same units.
     Torch's random state is left alone.
 
     >>> x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
@@ -106,6 +110,9 @@ def learn_metric(
     n, columns = x.shape
     if kind == "plain":
         return Metric(torch.full((columns,), _bandwidth(x, excluded)), None)
+    if kind == "elliptical":
+        weight = column_sensitivity(x * _bandwidth(x, excluded), y, excluded, seed=seed).sqrt()
+        return Metric(weight * _bandwidth(x * weight, excluded), None)
     generator = torch.Generator().manual_seed(seed)
     x = x - x.mean(0)
     weight = nn.Parameter(torch.full((columns,), 0.5 * math.log(8.0 / columns)))

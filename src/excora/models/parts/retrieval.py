@@ -10,7 +10,7 @@ where an extrapolating pool belongs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -293,7 +293,7 @@ def _check(
             raise InputError(f"{name} must be in [0, 1), got {rate}")
     if sorted({*gaps}) != list(gaps) or not all(0 <= gap < spec.numeric for gap in gaps):
         raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
-    if metric not in ("full", "diagonal", "plain"):
-        raise InputError(f"metric must be one of full, diagonal, plain, got {metric!r}")
+    if metric not in get_args(Kind):
+        raise InputError(f"metric must be one of {', '.join(get_args(Kind))}, got {metric!r}")
     if residual not in ("none", "ridge"):
         raise InputError(f"residual must be none or ridge, got {residual!r}")

@@ -10,12 +10,12 @@ from excora.diagnosis.texts import TEXTS
 from excora_studies.figures import Figure, Heat, Panel
 from excora_studies.markdown import Contents, table
 from excora_studies.runner import Report, Results
-from excora_studies.verdicts.real import INNOCENT
+from excora_studies.verdicts import planted, real
 
 VERDICTS = tuple(TEXTS)
 Rows = Sequence[dict[str, Any]]
 #: Kinds of runs, each with what it is called.
-KINDS = {"tuning": "sets that thresholds were set on", "measured": "sets looked at once", "planted": "plateau task"}
+KINDS = {"tuning": "sets that the rules were set on", "measured": "sets looked at once", "planted": "plateau task"}
 
 
 def score(rows: Rows) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def score(rows: Rows) -> dict[str, Any]:
         "right": sum(row["verdict"] in row["right"] for row in clear),
         "cannot tell": sum(row["verdict"] == "cannot tell" for row in clear if "cannot tell" not in row["right"]),
         "fine": len(fine),
-        "false alarms": sum(row["verdict"] not in INNOCENT for row in fine),
+        "false alarms": sum(row["verdict"] not in real.INNOCENT for row in fine),
         "contradicted": sum(bool(row.get("contradicted by")) for row in rows),
         "confusion": counts,
         "by cause": {c: _by_cause([row for row in clear if row["cause"] == c]) for c in causes},
@@ -47,11 +47,13 @@ def _by_cause(rows: Rows) -> dict[str, int]:
 
 
 def kinds(configuration: dict[str, Any], results: Results) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each kind that are there."""
+    """The runs of each kind that are there, judged."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
-    for key, rows in results.items():
-        head, name = key.split(": ", 1)
-        found["planted" if head == "planted" else "tuning" if name in configuration["tuning"] else "measured"] += rows
+    for key, stored in results.items():
+        if key.startswith("planted: "):
+            found["planted"] += map(planted.judge, stored)
+        else:
+            found["tuning" if stored["set"] in configuration["tuning"] else "measured"] += real.judge(stored)
     return {kind: rows for kind, rows in found.items() if rows}
 
 

@@ -1,0 +1,30 @@
+"""The site: ``make docs``. Its pages are the Markdown of this folder, the files of examples/ and docstrings."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_extensions"))
+
+project, author, release = "Excora", "The Excora authors", importlib.metadata.version("excora")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery", "registries"]
+exclude_patterns = ["_build", "results"]
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+autodoc_member_order, autodoc_typehints = "bysource", "none"
+autodoc_default_options = {"members": True, "exclude-members": "set_fit_request, set_score_request"}
+python_use_unqualified_type_names = True
+html_theme, html_title, html_show_sourcelink = "furo", f"Excora {release}", False
+sphinx_gallery_conf = {
+    "examples_dirs": str(HERE.parent / "examples"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 5,
+    "within_subsection_order": "FileNameSortKey",
+}

@@ -1,0 +1,82 @@
+"""The members of a kriging model, one a fold of the training rows, and the stack that they are taken into."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from excora.models.parts.kriging import RANK, Keys, Labelled, Member, Part, choose, learn, squared
+from excora.models.parts.neighbours import Excluded
+from excora.models.parts.stack import shares
+
+#: Rows that a metric is learned on, and held-out rows, at most.
+LEARNED, HELD = 50_000, 1024
+#: Rows below which no metric is learned.
+FEWEST = 12
+
+
+def fit_members(
+    bases: Sequence[Labelled],
+    direction: Tensor,
+    fold: Tensor,
+    excluded: Excluded,
+    *,
+    seed: int,
+    neighbours: int,
+    seconds: float,
+) -> tuple[int, list[Member]]:
+    """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
+
+    ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each,
+    and the number of the one that is best stacked on left-out rows, which the others learn of, is returned too.
+    With one fold or fewer than :data:`FEWEST` rows there is one member that has learned nothing and says 0 of all rows.
+    """  # fmt: skip
+    generator, begun = torch.Generator().manual_seed(seed), time.monotonic()
+    if len(fold) < FEWEST or not int(fold.max()):
+        return 0, [_nothing(bases[0])]
+
+    def member(base: Labelled, number: int) -> Member:
+        rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
+        learning = Part.of(base, rest[:LEARNED], held, excluded)
+        keys = learn(learning, direction, generator)
+        whole = learning if len(rest) <= LEARNED else Part.of(base, rest, held, excluded)
+        return choose(whole, keys, generator, neighbours)
+
+    tried = [member(base, 0) for base in bases]
+    wrong = [float(squared(*stacked(bases, k, [first])[1:])) for k, first in enumerate(tried)]
+    best = min(range(len(tried)), key=lambda k: wrong[k])
+    found = [tried[best]]
+    for number in range(1, int(fold.max()) + 1):
+        if time.monotonic() - begun > seconds:
+            break
+        found.append(member(bases[best], number))
+    return best, found
+
+
+def stacked(bases: Sequence[Labelled], chosen: int, members: Sequence[Member]) -> tuple[Tensor, Tensor, Labelled]:
+    """Shares of what members say and of the other bases in place of the chosen one, on left-out rows.
+
+    With f_c + r_c = f_o + r_o = y a base is replaced in part by adding share (f_o - f_c) = share (r_c - r_o). Returned
+    are the shares (1 + other bases,), what they make of the left-out rows (n, targets), and these.
+    """
+    held, guess = (torch.cat([getattr(m, name) for m in members]) for name in ("held", "guess"))
+    asked = bases[chosen].at(held)
+    others = [asked.label - base.label[held] for k, base in enumerate(bases) if k != chosen]
+    found = shares(asked.label, [guess, *others], asked.known / asked.noise.unsqueeze(1))
+    made = torch.stack([guess, *others], -1).double() @ found
+    return found, made.to(guess.dtype), asked
+
+
+def _nothing(rows: Labelled) -> Member:
+    width = rows.x.shape[1]
+    keys, variance = Keys(torch.zeros(width), torch.zeros(width, RANK)), torch.ones(len(rows.x), 1)
+    return Member(keys, 1.0, 1.0, torch.arange(len(rows.x)), torch.zeros_like(rows.label), variance)
+
+
+def _drawn(chosen: Tensor, generator: torch.Generator) -> Tensor:
+    """The places of True in an order drawn by chance."""
+    places = chosen.nonzero()[:, 0]
+    return places[torch.randperm(len(places), generator=generator)]

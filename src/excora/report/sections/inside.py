@@ -1,0 +1,49 @@
+"""A look inside the network: what its pooling weights are worth, and how far its layers are from an optimal map."""
+
+from __future__ import annotations
+
+from excora.report.numerals import count, figure, plural
+from excora.report.parts import Inside
+from excora.report.records import RunRecord
+from excora.report.sections import Made, Section, section
+from excora.report.tables import Cell, Column, Table
+
+
+@section("inside", "Inside the model", place=640)
+def inside(record: RunRecord) -> Made:
+    """Tables of the pools and of the layers; nothing unless somebody asked (`excora diagnose RUN --inside DATA`)."""
+    found = record.inside
+    if found is None:
+        return None
+    tables = [table for table in (_pools(found), _layers(found)) if table is not None]
+    reasons = [f"Pool {pool.pool}: {pool.reason}." for pool in found.pools if pool.reason]
+    lead = f"A look inside on {plural(found.samples, 'sample')}. "
+    if any(not pool.reason for pool in found.pools):
+        lead += (
+            "Gain is what the weights keep of the signal that places share over what they keep of noise (alpha/kappa); "
+            "alignment is how well the covariance of the pooled values would then show that signal, as theory has it. "
+        )
+    if found.layers:
+        lead += "Optimality is 1 where a layer moves its elements no farther than between these two clouds it must. "
+    return Section(lead=lead + " ".join(reasons), tables=tables)
+
+
+def _pools(found: Inside) -> Table | None:
+    rows: list[list[Cell]] = [
+        [p.pool, p.places, p.gain, p.even_gain, p.best_gain, p.strength, p.threshold, p.alignment]
+        for p in found.pools
+        if not p.reason
+    ]
+    heads = ("Gain", "Of even weights", "Of the best", "Signal s", "Shows above", "Alignment")
+    columns = [Column("Pool"), Column("Places", count), *(Column(head, figure) for head in heads)]
+    return Table("What the pooling weights are worth", columns, rows) if rows else None
+
+
+def _layers(found: Inside) -> Table | None:
+    rows: list[list[Cell]] = [
+        [layer.layer, layer.kind, layer.points, layer.optimality, layer.matching, layer.monge_gap]
+        for layer in found.layers
+    ]
+    columns = [Column("Layer"), Column("Kind"), Column("Elements", count)]
+    columns += [Column(head, figure) for head in ("Optimality", "Matching", "Monge gap")]
+    return Table("How the layers move the data", columns, rows, sortable=True) if rows else None

@@ -1,0 +1,72 @@
+"""The wheel and the sdist: built, installed beside the environment's packages, and used with no repository around."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def call(command, folder, **environment):
+    """What a command prints; its output is the message of a failure."""
+    kept = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "1", "EXCORA_COMPILED": "0", **environment}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=folder, env=kept, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dist")
+    call([sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT], folder)
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """A folder with the wheel unpacked as pip does it: first on the path, before the editable installation."""
+    folder = tmp_path_factory.mktemp("site")
+    call([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, built[0]], folder)
+    return folder
+
+
+def excora(installed, folder, *arguments):
+    code = "import sys; from excora.cli import main; sys.argv[0] = 'excora'; main()"
+    return call([sys.executable, "-c", code, *arguments], folder, PYTHONPATH=str(installed))
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    names = zipfile.ZipFile(built[0]).namelist()
+    assert all(name.startswith(("excora/", "excora-")) for name in names)
+    assert "excora/py.typed" in names
+    assert any(name.startswith("excora/report/templates/") for name in names)
+
+
+def test_the_sdist_can_be_built_from(built):
+    with tarfile.open(built[1]) as archive:
+        names = {name.split("/", 1)[-1] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "src/excora/__init__.py"} <= names
+
+
+def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
+    where = call([sys.executable, "-c", "import excora; print(excora.__file__)"], tmp_path, PYTHONPATH=str(installed))
+    assert str(installed) in where
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    pd.DataFrame(x, columns=["a", "b"]).assign(y=x.sum(1)).to_csv(tmp_path / "t.csv", index=False)
+    excora(installed, tmp_path, "fit", "t.csv", "--target", "y", "--output", "run")
+    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    excora(installed, tmp_path, "predict", "run", "t.csv", "--output", "p.csv")
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert np.corrcoef(found["prediction"], x.sum(1))[0, 1] > 0.9
+    shown = excora(installed, tmp_path, "compare", "t.csv", "--target", "y", "--models", "ridge,mean", "--output", "c")
+    assert "ridge" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.errors import InputError
+from excora.report.slides import Picture
 
 Array = NDArray[np.float64]
 Number = float | None  #: None where undefined
-#: A picture in a page: nothing else is taken for one.
-ADDRESS = re.compile(r"data:image/(jpeg|png);base64,[A-Za-z0-9+/=]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,24 +147,6 @@ class Element:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A picture and the rectangle that it covers, on the scale of what lies on it."""
-
-    picture: str  #: a data: address
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def image(self, axes: str = "") -> list[dict[str, Any]]:
-        """As plotly's layout has it, under axes of that number; nothing where it is no picture."""
-        if not ADDRESS.fullmatch(self.picture):
-            return []
-        size = {"x": self.x, "y": self.y, "sizex": self.width, "sizey": self.height, "sizing": "stretch"}
-        return [{"source": self.picture, "xref": f"x{axes}", "yref": f"y{axes}", "layer": "below", **size}]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Places:
     """Elements where they lie, with their shares."""
 
@@ -174,33 +154,6 @@ class Places:
     y: list[float]
     effective: list[float]
     under: Picture | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slide:
-    """A slide: the picture covers ``width`` x ``height`` from the corner."""
-
-    name: str
-    pitch: float
-    picture: str = ""
-    width: float = 0.0
-    height: float = 0.0
-
-    @property
-    def under(self) -> Picture:
-        """The whole picture."""
-        return Picture(picture=self.picture, x=0.0, y=0.0, width=self.width, height=self.height)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tissue:
-    """Slides, and where spots lie: tissue.json."""
-
-    slides: list[Slide]
-    ids: list[str]
-    slide: list[int]
-    x: list[float]
-    y: list[float]
 
 
 @dataclass(frozen=True, kw_only=True)

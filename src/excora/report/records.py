@@ -11,8 +11,9 @@ from excora.diagnosis.explaining import Explained
 from excora.errors import InputError
 from excora.report.checking import build
 from excora.report.numerals import correlation, plural
-from excora.report.parts import Attention, Config, Inside, ModelRow, Number, Pair, Predictions, Results, Tissue
+from excora.report.parts import Attention, Config, Inside, ModelRow, Number, Pair, Predictions, Results
 from excora.report.reading import numbers, read_columns, read_json
+from excora.report.slides import Tissue
 
 Epochs = list[dict[str, Number]]
 FILES = (

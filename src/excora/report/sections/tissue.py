@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.report.numerals import correlation, count, figure, plural
-from excora.report.parts import Predictions, Slide, Tissue
+from excora.report.parts import Predictions
 from excora.report.plots import Plot, View, plot_text, short
 from excora.report.records import RunRecord
 from excora.report.sections import Made, Section, section
+from excora.report.slides import Slide, Tissue
 from excora.report.tables import Cell, Column, Table
 from excora.stats.correlation import pearson
 

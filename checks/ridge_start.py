@@ -36,7 +36,7 @@ from excora.training import train
 from excora.training.building import build
 from excora.training.evaluation import predictions
 from excora_studies.small_tables import find_folder
-from excora_studies.verdicts.fresh import FRESH
+from excora_studies.verdicts.fresh import LOOKED
 from excora_studies.verdicts.fresh import TABLES as OTHERS
 
 SEEDS = (10, 11)
@@ -51,7 +51,7 @@ def dataset(target: Any, content: Any, group: Any = None) -> Dataset:
 
 def fresh(name: str) -> Dataset:
     """A table of the study ``verdicts`` that no rule was set on, at most 480 rows."""
-    samples = FRESH[name](None).standardised()
+    samples = LOOKED[name](None).standardised()
     return dataset(samples.target, Table(pd.DataFrame(samples.elements).rename(columns=str)))
 
 

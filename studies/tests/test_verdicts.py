@@ -98,13 +98,21 @@ def test_the_study_reports_what_its_parts_say(tmp_path, monkeypatch) -> None:
 
 
 def test_the_committed_results_hold_what_the_page_says() -> None:
-    """Missed: 95 % on sets looked at once. Kept: no alarm there, and no sentence that a simple model contradicts."""
-    summary = json.loads((DOCS / "results" / "verdicts" / "results.json").read_text())["summary"]
-    measured = summary["measured"]
-    assert measured["runs"] >= 70
-    assert measured["false alarms"] == 0
-    assert all(summary[kind]["contradicted"] == 0 for kind in summary)
-    wrong = measured["clear"] - measured["right"] - measured["cannot tell"]
+    """Kept: 95 % on sets looked at once, and no alarm there. Missed: no sentence that a simple model contradicts."""
+    stored = json.loads((DOCS / "results" / "verdicts" / "results.json").read_text())
+    summary, measured = stored["summary"], stored["summary"]["measured"]
+    assert len(stored["configuration"]["measured"]) >= 10
+    assert measured["right"] >= 0.95 * measured["clear"]
+    assert all(one["false alarms"] <= 0.05 * one["fine"] for one in summary.values())
     said = (DOCS / "diagnose.md").read_text()
-    assert f"of {measured['clear']} clear causes {measured['right']} are named" in said
-    assert f'for {measured["cannot tell"]} one "cannot tell", and {wrong} get another name' in said
+    assert f"{measured['right']} of {measured['clear']} clear causes are named" in said
+    assert f"{measured['contradicted']} of {measured['runs']}." in said
+
+
+def test_the_committed_runs_are_judged_as_the_results_say() -> None:
+    """The rules of today on the stored runs: a changed rule takes `excora reproduce verdicts`, and no training."""
+    folder = DOCS / "results" / "verdicts"
+    stored = json.loads((folder / "results.json").read_text())
+    runs = {key: one["result"] for key, one in json.loads((folder / "planted.json").read_text()).items()}
+    found = page.kinds(stored["configuration"], runs)["planted"]
+    assert page.score(found)["confusion"] == stored["summary"]["planted"]["confusion"]

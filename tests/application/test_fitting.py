@@ -133,7 +133,7 @@ def test_a_run_that_keeps_the_ridge_says_so(home, tmp_path):
     harmful = TINY.replace(learning_rate=0.3, start="ridge")
     run = fit(home / "data.csv", output=tmp_path / "run", settings=harmful, progress=False, baselines=False, **ROLES)
     assert run.results["best_epoch"] == -1
-    assert any("it is what predicts" in note for note in run.results["notes"])
+    assert any("the ridge is what predicts" in note for note in run.results["notes"])
     assert "which is kept" in (run.path / "report.html").read_text()
     assert Run.load(run.path).results["best_epoch"] == -1
 

@@ -191,3 +191,26 @@ def test_a_claim_is_withdrawn_where_the_test_part_contradicts_it() -> None:
     assert found.name == "cannot tell"
     assert "ridge reaches 0.800" in found.sentence
     assert verdict([], validation=held, peers=level, test=test).name == "data-limited"
+    noise = [{"pcc": 0.01, "mse": 1.0, "bags": 120}] * 20
+    luck = [one | {"test": {"pcc": 0.31}} for one in scores(ridge=-0.03, lightgbm=0.07)]  # 3.5 standard errors
+    assert verdict([], validation=noise, peers=luck, test=Interval(0.0, -0.18, 0.18, "x")).name == "no signal found"
+
+
+def test_a_run_that_still_gets_better_is_not_called_behind_before_its_correlation_is_established() -> None:
+    """Bikes by the hour, stopped after 16 epochs: 0.26 of 120 samples, LightGBM 0.864."""
+    training = [{"mse": 1.0 - 0.007 * t} for t in range(16)]
+    held = [{"pcc": 0.01 * t + 0.11, "mse": 1.0 - 0.004 * t, "bags": 120} for t in range(16)]
+    assert verdict(training, validation=held, peers=scores(lightgbm=0.864)).name == "still improving"
+    still = [{"pcc": 0.26, "mse": 0.94, "bags": 120}] * 16
+    assert verdict(training, validation=still, peers=scores(lightgbm=0.864)).name == "behind a simple model"
+
+
+def test_what_drifts_while_the_order_gets_better_is_scale_or_offset() -> None:
+    """Trained by correlation alone: PCC rises after the kept epoch, which the growing error of scale has picked."""
+    epochs = np.arange(40)
+    rows = [{"pcc": 0.98 - 0.03 * 0.8**t, "mse": 1.0 + 0.1 * abs(t - 4), "bags": 500} for t in epochs]
+    rows[4] |= {"mse_affine": 0.1, "probe_gain": 0.04, "probe_error": 0.005, "attention_spread": 0.5}
+    rows[4] |= {"effective_elements": 5.0}
+    assert verdict([], validation=rows).name == "scale or offset only"
+    flat = [row | {"pcc": 0.95} for row in rows]
+    assert verdict([], validation=flat).name == "optimisation-limited"

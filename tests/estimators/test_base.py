@@ -297,12 +297,12 @@ def test_the_user_may_bring_the_validation_part():
     x, y = line(60)
     held, truth = line(30, seed=1)
     truth = truth + np.random.default_rng(2).normal(size=30)
-    model = small(epochs=3).fit(x, y, eval_set=[(held, truth)])
+    model = small(epochs=3, start="none").fit(x, y, eval_set=[(held, truth)])
     kept = model.history_[model.best_epoch_]
     prediction = model.predict(held)
     assert kept["validation_pcc"] == pytest.approx(np.corrcoef(prediction, truth)[0, 1], abs=1e-5)
     assert model.preparation_.mean[0] == pytest.approx(y.mean())  # scales are those of all training rows, and no others
-    pair = small(epochs=3).fit(x, y, eval_set=(held, truth))
+    pair = small(epochs=3, start="none").fit(x, y, eval_set=(held, truth))
     assert (pair.predict(held) == prediction).all()
     assert model.best_epoch_ == int(np.argmin([row["validation_criterion"] for row in model.history_]))
 

@@ -47,7 +47,7 @@ def test_a_fresh_network_is_about_kernel_regression_in_the_space_of_the_search()
         network.head.outer.weight.zero_()
         x = features.read(np.arange(200, 260))
         found = network.eval()(x).prediction
-        m, around = network._searched(x), network._searched(network.context(x["neighbours"].flatten()))
+        m, around = (network.metric(network.columns(part)) for part in (x, network.context(x["neighbours"].flatten())))
         far = (m.unsqueeze(1) - around.view(60, 24, -1)).square().sum(-1)
         wanted = torch.softmax(-far, 1).unsqueeze(1) @ network.context_labels[x["neighbours"]]
     torch.testing.assert_close(found, wanted.squeeze(1), rtol=1e-4, atol=1e-4)
@@ -266,3 +266,23 @@ def test_pools_of_elements_with_keys_read_the_networks_own(pool):
     pooled = network.eval()(features.read(np.arange(60, 80))).pooled["neighbours"]
     torch.testing.assert_close(pooled.effective.sum(1), torch.ones(20))
     assert (pooled.effective < 0).any()
+
+
+def test_a_memory_helps_where_the_task_drifts_and_needs_times():
+    """A fresh network, about kernel regression, on labels whose slope turns round with time."""
+    rng = np.random.default_rng(0)
+    x, time = rng.normal(size=(300, 1)).astype(np.float32), np.arange(300.0)
+    y = (1 - time / 150)[:, None] * x + 0.1 * rng.normal(size=(300, 1))
+    target, rows, spec = ((y - y.mean()) / y.std()).astype(np.float32), plain_rows(x), TableSpec(targets=1, numeric=1)
+    late, errors = np.arange(260, 300), {}
+    for memory in (0.0, 30.0):
+        made = {"pool": "softmax", "metric": "plain", "neighbours": 40, "dim": 8, "memory": memory}
+        network, features = built(spec, rows, target, np.arange(260), time=time, **made)
+        with torch.no_grad():
+            network.encoder.deep_key.weight.zero_()
+            network.head.outer.weight.zero_()
+            found = network.eval()(features.read(late)).prediction
+        errors[memory] = float((found - torch.from_numpy(target[late])).square().mean())
+    assert errors[30.0] < 0.6 * errors[0.0]
+    with pytest.raises(InputError, match=r"a memory of 30 is a time.*--time"):
+        built(spec, rows, target, np.arange(260), memory=30.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from excora.training.callbacks import Journal, callbacks
-from excora.training.progress import Lines, duration
+from excora.training.progress import Lines, duration, patiently
 from excora.training.run_monitor import RunMonitor
 
 
@@ -86,3 +87,20 @@ def test_one_step_that_takes_very_long_is_not_silent():
     lines.patience(trainer)
     lines.patience(trainer)
     assert said == ["epoch 1/3: 0 steps in 31 s so far"]
+
+
+def test_what_takes_long_says_so_every_few_seconds_and_stops() -> None:
+    lines, heard = [], threading.Event()
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        heard.set()
+
+    with patiently("fitting", tell, seconds=0.001):
+        assert heard.wait(10)
+    assert lines[0].startswith("fitting, 0.")
+    assert lines[0].endswith(" s so far")
+    count = len(lines)
+    heard.clear()
+    assert not heard.wait(0.01)
+    assert len(lines) == count

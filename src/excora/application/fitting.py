@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
 from excora.training import Training, is_main, train
 from excora.training.building import Built, build
-from excora.training.progress import say
+from excora.training.progress import patiently, say
 
 #: Said of a run that had ended and went on with more epochs.
 AGAIN = "the test part had been looked at before this run went on: choose between the two by validation alone"
@@ -100,7 +100,7 @@ def _fit(
     tell("preparing the data" if isinstance(data, Dataset) else f"reading {shown(data)}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
     tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
-    job = _job(dataset, **shares, settings=Settings() if settings is None else settings)
+    job = _job(dataset, **shares, settings=Settings() if settings is None else settings, tell=tell)
     path = None if isinstance(data, Dataset) else data
     chosen, dataset = not dataset.targets, job.dataset  # whether the source has chosen the targets
     config = _config(path, given, job, shares, folder, chosen=chosen)
@@ -113,8 +113,6 @@ def _fit(
             return Run.load(folder)
         if looked := int(before.get("state") == "finished") + int(before.get("looked", 0)):
             config |= {"looked": looked}
-    counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), job.split, strict=True)]
-    tell(f"model {job.setup.model}, samples: {', '.join(counts)}")
     if writes:
         samples = len(job.split.validation) + len(job.split.test)
         check_room(folder, job.built.network, samples=samples, averaged=job.setup.recipe.average > 0)
@@ -140,7 +138,9 @@ def _silent(line: str) -> None:
     """Where nobody wants to know."""
 
 
-def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -> Job:
+def _job(
+    dataset: Dataset, validation: float, test: float, settings: Settings, *, tell: Callable[[str], None]
+) -> Job:  # fmt: skip
     source = sources[dataset.kind]
     parts = split(dataset, validation=validation, test=test, seed=settings.named.get("seed", 0))
     parts = source.apart(dataset, parts)
@@ -148,7 +148,10 @@ def _job(dataset: Dataset, validation: float, test: float, settings: Settings) -
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
     setup = settings.settled(dataset.kind, len(parts.train))
-    return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
+    counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), parts, strict=True)]
+    tell(f"model {setup.model}, samples: {', '.join(counts)}")
+    with patiently(f"preparing {setup.model}", tell):
+        return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
 
 
 def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job, simple: Baselines | None) -> Run:

@@ -86,8 +86,9 @@ class Store:
 
 
 def _defaults(settings: dict[str, Any]) -> dict[str, Any]:
-    """Of the model's options; none for a peer."""
-    return models[settings["model"]].Options().to_dict() if settings.get("model") in models else {}
+    """Of the recipe and of the model's options; none for a peer."""
+    known = settings.get("model") in models
+    return Recipe().to_dict() | models[settings["model"]].Options().to_dict() if known else {}
 
 
 def _key(model: str, seed: int, fold: int) -> str:

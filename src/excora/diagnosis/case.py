@@ -8,7 +8,18 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from excora.diagnosis.evidence import TUNED, Evidence, Fit, Row, Simple, Thresholds, fisher_z, in_words, simple_models
+from excora.diagnosis.evidence import (
+    TUNED,
+    USUAL,
+    Evidence,
+    Fit,
+    Row,
+    Simple,
+    Thresholds,
+    fisher_z,
+    in_words,
+    simple_models,
+)
 from excora.diagnosis.trend import Change, Plateau, change_after, detect_plateau, last_change
 from excora.stats.intervals import Interval
 
@@ -174,7 +185,8 @@ class Case:
         """The best simple model on the test part, if it is ahead there beyond doubt: the page shows both numbers."""
         if self.test is None:
             return None
-        limit = max(self.test.high, self.test.value + self.limits.contested)
+        error = (fisher_z(self.test.high) - fisher_z(self.test.low)) / (2 * USUAL)
+        limit = max(self.test.high, self.test.value + self.limits.contested, math.tanh(TUNED * error))
         ahead = [one for one in self.peers if one.test is not None and one.test > limit]
         return max(ahead, key=lambda one: one.test or 0.0, default=None)
 
@@ -185,8 +197,11 @@ class Case:
 
     @property
     def level(self) -> float:
-        """By how much a simple model may be ahead and still be level: 0.02, or a standard error of the PCC, to 0.05."""
-        error = (1.0 - self.fit.pcc**2) * self.fit.error
+        """By how much a simple model may be ahead and still be level: 0.02, or what the rows do not resolve, to 0.05.
+
+        On the same rows a difference of two PCCs scatters by about half the standard error of either.
+        """
+        error = (1.0 - self.fit.pcc**2) * self.fit.error / 2
         return float(min(max(self.limits.level, error), self.limits.level_most))
 
     @property

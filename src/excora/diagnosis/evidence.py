@@ -39,9 +39,9 @@ class Thresholds:
     affine_gain: float = 0.25  #: share of the MSE that the best affine map must remove
     good: float = 0.95  #: PCC from which on little is left to explain
     level: float = 0.02  #: PCC by which a simple model may be ahead and still be level
-    level_most: float = 0.05  #: where a standard error of the PCC is more, that, up to this
+    level_most: float = 0.05  #: where half a standard error of the PCC is more, that, up to this
     nothing: float = 0.4  #: no signal is found if a PCC above this can be excluded
-    few: int = 60  #: rows below which "level with the simple models" is not said
+    few: int = 60  #: independent rows below which "level with the simple models" is not said
     contested: float = 0.05  #: PCC by which a simple model must be ahead on the test part to withdraw a claim
     falls: float = 0.02  #: share of the training MSE by which it must fall to be falling
     worse_mse: float = 0.15  #: share by which the validation MSE must rise after the kept epoch
@@ -95,6 +95,11 @@ class Fit:
         why = f"3 standard errors above 0, as {self.part} chose the epoch" if self.chosen else "interval above 0"
         shown = f"[{self.low:.3f}, {self.high:.3f}] of {self.rows} samples; {why}"
         return Evidence(self.pcc, shown, self.beyond(errors))
+
+    @property
+    def independent(self) -> float:
+        """As many independent, normal samples would have this standard error."""
+        return 3.0 + self.error**-2
 
     def beyond(self, errors: float) -> bool:
         """Whether it is so many standard errors above 0."""

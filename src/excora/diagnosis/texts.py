@@ -66,8 +66,8 @@ TEXTS = {
         ("epochs", "pool"),
     ),
     "data-limited": Text(
-        "The model is level with the simple models on the same rows: label noise, or what the features do not tell, "
-        "limits all of them alike.",
+        "The model is level with the simple models that it was compared with: label noise, or what the features do "
+        "not tell, is the likeliest limit. A model of another kind may still find more.",
         "Better labels or repeats, further features and more samples are likelier to help than another model. "
         "CorrelationSummary with groups= shows whether some groups are noisier.",
         ("epochs", "validation", "peers"),

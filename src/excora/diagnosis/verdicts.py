@@ -91,11 +91,8 @@ def check_ceiling(noise_ceiling: float | None) -> None:
 
 def judge(case: Case) -> Verdict:
     """The answer to the first question that has one."""
-    for question in QUESTIONS:
-        found = question(case)
-        if found is not None:
-            return _withdrawn(found, case)
-    raise AssertionError("the last question has always an answer")
+    answers = (question(case) for question in QUESTIONS)
+    return _withdrawn(next(found for found in answers if found is not None), case)  # the last one has always one
 
 
 #: Verdicts that a better simple model contradicts.
@@ -112,16 +109,13 @@ def _withdrawn(found: Verdict, case: Case) -> Verdict:
 
 
 def _undefined(case: Case) -> Verdict | None:
-    if case.fit is not None:
-        return None
     why = "PCC of the kept epoch is undefined: prediction or target is constant, or there are fewer than 4 samples."
-    return make_verdict("cannot tell", {}, why)
+    return make_verdict("cannot tell", {}, why) if case.fit is None else None
 
 
 def _too_short(case: Case) -> Verdict | None:
-    found = case.plateau
-    short = found is not None and found.state == "too short"
-    return make_verdict("cannot tell", case.evidence, found.sentence, case.lead) if found and short else None
+    short = case.plateau if case.plateau is not None and case.plateau.state == "too short" else None
+    return make_verdict("cannot tell", case.evidence, short.sentence, case.lead) if short else None
 
 
 def _nothing(case: Case) -> Verdict | None:
@@ -130,7 +124,7 @@ def _nothing(case: Case) -> Verdict | None:
     if case.fit.above_zero.met:
         return None
     if case.ahead:
-        return _behind(case)
+        return _improving(case, only=True) or _behind(case)  # what still gets better is not compared yet
     if not case.peers or not case.validated or case.found:
         return None
     small = case.fit.high <= limits.nothing
@@ -140,17 +134,15 @@ def _nothing(case: Case) -> Verdict | None:
 
 def _unestablished(case: Case) -> Verdict | None:
     """Only overfitting, which shows in the error, can be said without a correlation."""
-    if case.fit.above_zero.met:
-        return None
-    return make_verdict("cannot tell", case.evidence, f"No correlation is established: {case.lead}")
+    why = f"No correlation is established: {case.lead}"
+    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why)
 
 
 def _test(case: Case) -> Verdict | None:
     """The test part does not choose a verdict, but may forbid one."""
-    test = case.test
-    if test is None or test.low > 0:
+    if case.test is None or case.test.low > 0:
         return None
-    why = f"On the test part no correlation is established: PCC {test}. {case.lead}"
+    why = f"On the test part no correlation is established: PCC {case.test}. {case.lead}"
     return make_verdict("cannot tell", case.evidence, why)
 
 
@@ -176,7 +168,8 @@ def _overfitting(case: Case) -> Verdict | None:
     return make_verdict("overfitting", case.evidence, case.lead, numbers)
 
 
-def _improving(case: Case) -> Verdict | None:
+def _improving(case: Case, *, only: bool = False) -> Verdict | None:
+    """Is it at rest? ``only``: nothing else is asked."""
     found = case.plateau
     if found is None:
         return None
@@ -185,14 +178,15 @@ def _improving(case: Case) -> Verdict | None:
     rule = f"change over the last {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
     flat = found.state in ("plateau", "converged")
     case.evidence["pcc_change"] = Evidence(found.pcc.change, rule, flat)
-    change = (
-        f"{found.pcc.change:+.3f} [{found.pcc.low:+.3f}, {found.pcc.high:+.3f}] over the last {found.window} epochs"
-    )
+    interval = f"[{found.pcc.low:+.3f}, {found.pcc.high:+.3f}]"
+    change = f"{found.pcc.change:+.3f} {interval} over the last {found.window} epochs"
     late = case.kept >= case.epochs - found.window
     if late and (found.state == "improving" or case.learning):
         also = "" if case.validated else "Whether it does so on other samples takes validation=."
         numbers = f"PCC of the {case.part}: {change}; MSE {found.mse.change:+.3g}."
         return make_verdict("still improving", case.evidence, numbers, case.lead, also)
+    if only:
+        return None
     if found.state == "improving":
         why = f"PCC of the {case.part} rises again at the end ({change}), below its best."
         return make_verdict("cannot tell", case.evidence, why, case.lead)
@@ -215,6 +209,13 @@ def _affine(case: Case) -> Verdict | None:
         return None
     numbers = f"It would take the MSE from {fit.mse:.3g} to {(1 - gain) * fit.mse:.3g}, {gain:.0%} off."
     return make_verdict("scale or offset only", case.evidence, numbers, case.lead)
+
+
+def _drifted(case: Case) -> Verdict | None:
+    """PCC went on rising after the kept epoch, and a line would mend the error: only scale or offset got worse."""
+    pcc = case.after("pcc")
+    rises = pcc is not None and pcc.surely and pcc.after - pcc.before >= 0.005
+    return _affine(case) if rises else None
 
 
 def _healthy(case: Case) -> Verdict | None:
@@ -248,9 +249,8 @@ def _unread(case: Case) -> Verdict | None:
     if gain is None:
         return None
     sure = gain >= limits.probe_gain and gain > 1.96 * error
-    case.evidence["probe_gain"] = Evidence(
-        gain, f">= {limits.probe_gain} and 1.96 standard errors of {error:.3f}", sure
-    )
+    rule = f">= {limits.probe_gain} and 1.96 standard errors of {error:.3f}"
+    case.evidence["probe_gain"] = Evidence(gain, rule, sure)
     if not sure:
         return None
     top, used = record.get("achievable_ceiling"), record.get("achievable_used")
@@ -282,7 +282,7 @@ def _data(case: Case) -> Verdict | None:
         if reached:
             given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
             return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
-    if len(case.peers) < 2 or fit.rows < limits.few or case.peers[0].pcc > fit.pcc + case.level:
+    if len(case.peers) < 2 or fit.independent < limits.few - 0.5 or case.peers[0].pcc > fit.pcc + case.level:
         return None
     return make_verdict("data-limited", case.evidence, case.lead)
 
@@ -294,6 +294,6 @@ def _cannot_tell(case: Case) -> Verdict:
 
 #: In this order; each answers or leaves it to the next.
 QUESTIONS = (
-    _undefined, _too_short, _frozen, _nothing, _overfitting, _unestablished, _test, _improving, _unread, _behind,
-    _affine, _healthy, _data, _cannot_tell,
+    _undefined, _too_short, _frozen, _nothing, _test, _overfitting, _unestablished, _improving, _drifted, _unread,
+    _behind, _affine, _healthy, _data, _cannot_tell,
 )  # fmt: skip

@@ -44,6 +44,11 @@ class RetrievalOptions(Options):
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
     )
+    memory: float = option(
+        0.0,
+        "Time (as --time; dates: days) over which what old rows say is forgotten; 0 = never.",
+        least=0,
+    )
     dropout: float = option(0.1, "Dropout of the encoder, in [0, 1).", least=0, below=1)
     attention_dropout: float = option(0.2, "Dropout of attention weights, in [0, 1).", least=0, below=1)
     scaling: str = option("standard", SCALING, choices=SCALINGS)
@@ -64,7 +69,7 @@ class RetrievalModel(Model):
 
     def network(self, spec: Any, options: RetrievalOptions, learned: Mapping[str, Any]) -> RetrievalNetwork:
         """``learned``: ``context``, the number of training rows, and ``gaps``, columns that lack values there."""
-        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout", "residual")
+        names = ("pool", "metric", "neighbours", "shared", "bins", "dropout", "attention_dropout", "residual", "memory")
         same = {name: getattr(options, name) for name in names}
         network = RetrievalNetwork(spec, width=options.dim, blocks=options.layers, **same, **learned)
         network.learned = dict(learned)
@@ -78,7 +83,8 @@ class RetrievalModel(Model):
         with seeded(seed):
             network = self.network(spec, options, {"context": len(train), "gaps": gaps})
         excluded = _excluded(network, rows, samples, train, options)
-        left_out = network.remember(rows, torch.as_tensor(samples.target[train]), excluded, seed=seed)
+        target, time = torch.as_tensor(samples.target[train]), _time(samples, train)
+        left_out = network.remember(rows, target, excluded, seed=seed, time=time)
         found = network.look_up(samples.features, train, excluded, left_out)
         if not found.allowed[torch.as_tensor(train)].any():
             raise InputError(
@@ -97,7 +103,7 @@ class RetrievalModel(Model):
         kept = {name: t for name, t in network.state_dict().items() if not name.startswith(own)}
         again.load_state_dict(kept, strict=False)
         rows: Any = samples.features.read(train)
-        left_out = again.keep(rows, torch.from_numpy(samples.target[train]))
+        left_out = again.keep(rows, torch.from_numpy(samples.target[train]), _time(samples, train))
         found = again.look_up(samples.features, train, _excluded(again, rows, samples, train, options), left_out)
         return again, _with_copies(found, samples)
 
@@ -138,10 +144,15 @@ class RetrievalModel(Model):
 
 def _context(samples: Samples, options: RetrievalOptions) -> Index:
     """The training rows that are looked at: those that count, and whose labels are all known."""
-    if options.gap and samples.time is None:
-        raise InputError(f"a gap of {options.gap:g} is a time, and there is no column of times: name it (--time)")
+    for name in ("gap", "memory"):
+        if (given := getattr(options, name)) and samples.time is None:
+            raise InputError(f"a {name} of {given:g} is a time, and there is no column of times: name it (--time)")
     train = samples.train[np.isfinite(samples.target[samples.train]).all(1)]
     return train if samples.weight is None else train[samples.weight[train] > 0]
+
+
+def _time(samples: Samples, train: Index) -> Tensor | None:
+    return None if samples.time is None else torch.as_tensor(np.asarray(samples.time[train], np.float64))
 
 
 def _excluded(
@@ -159,4 +170,5 @@ def _with_copies(found: RetrievalFeatures, samples: Samples) -> RetrievalFeature
         return found
     origin = torch.from_numpy(samples.origin)
     start = None if found.start is None else found.start[origin]
-    return RetrievalFeatures(samples.features, found.neighbours[origin], found.allowed[origin], found.context, start)
+    near = (found.neighbours[origin], found.allowed[origin], found.context)
+    return RetrievalFeatures(samples.features, *near, start, None if found.decay is None else found.decay[origin])

@@ -57,7 +57,8 @@ class RidgePath:
         self.mean, self.level = np.average(x, axis=0, weights=self.v), np.average(y, axis=0, weights=self.v)
         root = np.sqrt(self.v)[:, None]
         self.centred = x - self.mean
-        a, b = self.centred * root, (y - self.level) * root
+        equal = bool((self.v == 1.0).all())  # then nothing is multiplied: a copy of x would be a lot
+        a, b = self.centred if equal else self.centred * root, (y - self.level) * root
         wide = a.shape[1] > n
         values, vectors = np.linalg.eigh(a @ a.T if wide else a.T @ a)
         self.values = np.maximum(values, 0.0)
@@ -167,7 +168,7 @@ def left_out_ridge(
             left_out[:, targets] = intercept[targets]
             continue
         held = None if weight is None else weight[known]
-        given = x[known], y[known][:, targets], held
+        given = x if known.all() else x[known], y[known][:, targets], held
         apart = group is not None and len(set(group[known])) > 1
         path, judge = RidgePath(*given), LeftOutGroups(*given, group[known]) if apart and group is not None else None
         line, own, penalty = _best(path, judge or path, held, penalties, shared=shared)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from lightning.pytorch.callbacks import Callback
@@ -79,6 +80,24 @@ class Lines(Callback):
         if trainer.is_global_zero:
             self.tell(line)
         self._spoken = self.clock()
+
+
+@contextlib.contextmanager
+def patiently(what: str, tell: Callable[[str], None], *, seconds: float = SECONDS) -> Iterator[None]:
+    """While it lasts, a line every ``seconds`` that says ``what`` is going on, and since when."""
+    ended, begun = threading.Event(), time.monotonic()
+
+    def speak() -> None:
+        while not ended.wait(seconds):
+            tell(f"{what}, {duration(time.monotonic() - begun)} so far")
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        speaker.join()
 
 
 def _steps(trainer: Any) -> int:

@@ -138,10 +138,10 @@ def report(configuration: dict[str, Any], results: Results) -> Report:  # noqa: 
         for share in (0.0, 0.05, 0.2):
             found = [one[SHARES.index(share)] for one in results[f"bags, {name}"]]
             rows.append(bounded(f"pool {name}: correlation, {share:.0%} dirty", found, says=""))
-    asked = [row for row in rows if row["holds"]]
-    held = sum(row["holds"] == "yes" for row in asked)
-    note = f"{held} of {len(asked)} hold; the pools are trained on clean bags"
-    return Report(rows, {"held": held, "of": len(asked)}, {"elliptical": _figure(results)}, [note])
+    judged = [row for row in rows if row["holds"]]
+    held = sum(row["holds"] == "yes" for row in judged)
+    note = f"{held} of {len(judged)} hold; the pools are trained on clean bags"
+    return Report(rows, {"held": held, "of": len(judged)}, {"elliptical": _figure(results)}, [note])
 
 
 def _said(name: str) -> str:

@@ -16,7 +16,7 @@ from excora_studies.figures import Figure, Line, Panel
 from excora_studies.runner import Chunk, Report, Results, Tick
 
 STEPS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-SIZES = (125, 250, 500, 1000, 2000)
+SIZES = (20, 60, 200, 600, 2000)
 #: elements that are so many points with a little noise around them; 0: no groups at all
 GROUPS = (2, 8, 0)
 RANKS = tuple(range(1, 33))

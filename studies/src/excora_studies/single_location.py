@@ -85,7 +85,7 @@ def _sampled(length: int, shorter: int, tick: Tick) -> dict[str, Any]:
     looks = [setting.start(runs, seed=0)]
     for look in range(LOOKS):
         done, until = steps * look // LOOKS, steps * (look + 1) // LOOKS
-        how = {"rate": rate, "sharpness": functools.partial(_sharpness, first, decay, done), "rng": rng}
+        how: dict[str, Any] = {"rate": rate, "sharpness": functools.partial(_sharpness, first, decay, done), "rng": rng}
         looks.append(setting.descend_on_samples(looks[-1], steps=until - done, batch=5, noise=0.1, **how))
         tick()
     return _history(setting, looks, steps, first / (1 + decay * max(steps - 1, 0)))

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[float, float, float, float]] = {
     "R = 0.64, r = 0.3": (0.8, 0.3, 9.842, 0.358),
     "R = 0.64, r = 0.1": (0.8, 0.1, 7.763, 0.156),
 }
-EARLY = 0.9 * 0.8 ** np.arange(LENGTH)
+EARLY: Array = (0.9 * 0.8 ** np.arange(LENGTH)).astype(np.float64)
 SIGNAL = 1.0
 SIGNALS = np.linspace(0.05, 1.5, 60)
 
@@ -59,7 +59,7 @@ def weights_for(q: Array) -> dict[str, Array]:
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the numbers depend on."""
     quick = preset == "quick"
-    return {"seeds": list(range(seeds or (1 if quick else 4))), "dim": 80 if quick else 600, "length": LENGTH}
+    return {"seeds": list(range(seeds or (1 if quick else 12))), "dim": 80 if quick else 800, "length": LENGTH}
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # noqa: ARG001  (the protocol)

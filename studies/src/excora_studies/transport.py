@@ -179,7 +179,6 @@ def _figure(configuration: dict[str, Any], results: Results) -> Figure:
                 x="learning rate",
                 y="efficiency",
                 lines=[Line(label="efficiency", x=RATES, y=straight, markers=True)],
-                log_x=True,
             ),
         ],
         columns=3,

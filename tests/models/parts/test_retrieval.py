@@ -202,3 +202,25 @@ def test_what_breaks_a_rule_is_named():
         RetrievalNetwork(BagSpec(targets=1, width=3), context=5)
     with pytest.raises(InputError, match="train and excluded go together"):
         network.look_up(rows, np.arange(60))
+
+
+def test_a_memory_weighs_neighbours_by_their_age_and_is_part_of_the_file() -> None:
+    torch.manual_seed(0)
+    spec, features, labels = wavy(60)
+    network = RetrievalNetwork(spec, context=60, gaps=[3], metric="plain", memory=5.0, pool="softmax", **SMALL).eval()
+    everyone, target = np.arange(60), torch.from_numpy(labels)
+    rows, time = features.read(everyone), torch.linspace(100.0, 130.0, 60, dtype=torch.float64)
+    excluded = Excluded(network.columns(rows))
+    with pytest.raises(InputError, match="needs the time of each training row"):
+        network.remember(rows, target, excluded)
+    network.remember(rows, target, excluded, time=time)
+    found = network.look_up(features).read(everyone)
+    pooled = network(found).pooled["neighbours"]
+    aged = found["decay"].float().square()
+    expected = torch.softmax(pooled.details["logits"] + aged, 1) * torch.exp(-aged)
+    torch.testing.assert_close(pooled.weights, expected / expected.sum(1, keepdim=True), rtol=1e-4, atol=1e-5)
+    ages = 130.0 - time[found["neighbours"]]
+    assert ((found["decay"].argmin(1) == ages.argmin(1)) | (found["decay"] == 0).all(1)).all()
+    again = RetrievalNetwork(spec, **json.loads(json.dumps(network.options))).eval()
+    again.load_state_dict(load(save(network.state_dict())))
+    assert torch.equal(again(again.look_up(features).read(everyone)).prediction, network(found).prediction)

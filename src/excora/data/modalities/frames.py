@@ -85,7 +85,7 @@ def _repair(name: str, values: NDArray[np.float32]) -> list[str]:
 
 def _extent(values: NDArray[np.float32]) -> tuple[Lengths, Lengths]:
     """The first step of each clip that is not all zeros, and the one after the last; (steps, 0) if none is."""
-    there = values.any(2)
+    there: NDArray[np.bool_] = np.any(values, axis=2)
     steps, some = there.shape[1], there.any(1)
     first = np.where(some, there.argmax(1), steps)
     last = np.where(some, steps - there[:, ::-1].argmax(1), 0)

@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     part: NDArray[np.object_] | None
     facts: dict[str, str]
 
-    def __len__(self) -> int:  # type: ignore[override]
+    def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
 
 

@@ -48,7 +48,7 @@ class _Type:
         self.letters, self.order = letters.decode("ascii") if isinstance(letters, bytes) else letters, "<"
 
     def __setstate__(self, state: Any) -> None:
-        self.order = {"<": "<", ">": ">", "|": "|", "=": "<"}[state[1]]
+        self.order: Any = {"<": "<", ">": ">", "|": "|", "=": "<"}[state[1]]
 
     def found(self) -> np.dtype[Any]:
         if not isinstance(self.letters, str) or "," in self.letters or len(self.letters) > 12:

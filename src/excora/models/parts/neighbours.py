@@ -267,7 +267,8 @@ def _indexed(
 class RetrievalFeatures:
     """Prepared rows of a table with their neighbours, (n, k), and which of these are allowed, (n, k).
 
-    ``start``, (n, targets), is what another model predicts of the rows, for a network that goes on from there.
+    ``start``, (n, targets), is what another model predicts of the rows, for a network that goes on from there;
+    ``decay``, (n, k), how old the neighbours are, for one that has a memory.
     """
 
     def __init__(
@@ -277,18 +278,20 @@ class RetrievalFeatures:
         allowed: Tensor,
         context: Index | None = None,
         start: Tensor | None = None,
+        decay: Tensor | None = None,
     ) -> None:
-        self.features, self.neighbours, self.allowed, self.start = features, neighbours, allowed, start
+        self.features, self.neighbours, self.allowed = features, neighbours, allowed
+        self.start, self.decay = start, decay
         self.sizes: Index = np.full(len(neighbours), neighbours.shape[1], np.intp)
         #: Where the training rows that are looked at stand among the samples, if they are among them.
         self.context = context
 
     def read(self, index: Index) -> Inputs:
-        """The rows of ``index``, and ``neighbours`` and ``allowed``, and ``start`` if there is one."""
+        """The rows of ``index``, and ``neighbours`` and ``allowed``, and ``start`` and ``decay`` if there are such."""
         rows = torch.as_tensor(index, dtype=torch.long)
-        start = {} if self.start is None else {"start": self.start[rows]}
+        more = {name: x[rows] for name in ("start", "decay") if (x := getattr(self, name)) is not None}
         found = {"neighbours": self.neighbours[rows], "allowed": self.allowed[rows]}
-        return {**self.features.read(index), **found, **start}
+        return {**self.features.read(index), **found, **more}
 
     def element_sample(self, sample: int, element: int) -> int | None:
         """The sample that this element of a sample is; None if it is not among them."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from excora.models.parts.neighbours import Metric
+from excora.data.table import TableSpec
+from excora.errors import InputError
+from excora.models.parts.neighbours import Kind, Metric
 from excora.pooling import Pool, Pooled
 
 #: A bin between quantiles that is narrower has a slope that turns a rounding error into a signal.
@@ -204,3 +207,31 @@ class Head(nn.Module):
         """Predictions."""
         hidden = self.outer(self.dropout(F.gelu(self.inner(self.norm(value)))))
         return hidden + self.label_weight * value[:, self.labels]
+
+
+def check_arguments(
+    spec: TableSpec,
+    sizes: dict[str, int],
+    rates: dict[str, float],
+    gaps: Sequence[int],
+    metric: str,
+    residual: str,
+    memory: float,
+) -> None:
+    """Raise unless a retrieval network can be built of these."""
+    if spec.kind != "table" or not spec.numeric + len(spec.categories):
+        raise InputError(f"retrieval is for rows of a table with at least one column, got {spec}")
+    for name, value in sizes.items():
+        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
+            raise InputError(f"{name} must be at least {least}, got {value}")
+    if not 0.0 <= memory < math.inf:
+        raise InputError(f"memory must be a time of at least 0, got {memory}")
+    for name, rate in rates.items():
+        if not 0.0 <= rate < 1.0:
+            raise InputError(f"{name} must be in [0, 1), got {rate}")
+    if sorted({*gaps}) != list(gaps) or not all(0 <= gap < spec.numeric for gap in gaps):
+        raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
+    if metric not in get_args(Kind):
+        raise InputError(f"metric must be one of {', '.join(get_args(Kind))}, got {metric!r}")
+    if residual not in ("none", "ridge"):
+        raise InputError(f"residual must be none or ridge, got {residual!r}")

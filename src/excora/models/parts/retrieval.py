@@ -10,7 +10,7 @@ where an extrapolating pool belongs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +22,9 @@ from excora.data.table import TableSpec
 from excora.encodings.columns import PARTS
 from excora.errors import InputError
 from excora.models.base import Network, Output
+from excora.models.parts.decay import decay_channel, query_times
 from excora.models.parts.neighbours import Excluded, Kind, Metric, RetrievalFeatures, learn_metric, nearest
-from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder
+from excora.models.parts.pairs import Bag, BesideShared, DistanceScorer, Head, RowEncoder, check_arguments
 from excora.models.parts.ridge_start import RidgeStart
 from excora.pooling import make_pool, pools
 
@@ -58,6 +59,8 @@ class RetrievalNetwork(Network):
       elements with keys ("local-linear", "kriging") reads the key differences as such.
     - ``residual="ridge"``: labels are what a ridge leaves of them, and its prediction is added, see
       :class:`excora.models.parts.ridge_start.RidgeStart`: prediction = f(x_s) + s head(pool(h_s)).
+    - ``memory``: if above 0, the time over which a task is forgotten: age is one more key channel, see
+      :mod:`excora.models.parts.decay`. Rows that are no training rows count as later than all of these.
 
     A row none of whose neighbours is allowed is an empty bag: it is predicted from ``own_s`` alone.
 
@@ -79,6 +82,7 @@ class RetrievalNetwork(Network):
     context_missing: Tensor
     context_codes: Tensor
     context_labels: Tensor
+    context_time: Tensor
     metric_weight: Tensor
     metric_mix: Tensor | None
 
@@ -100,17 +104,19 @@ class RetrievalNetwork(Network):
         dropout: float = 0.1,
         attention_dropout: float = 0.2,
         residual: str = "none",
+        memory: float = 0.0,
         **options: Any,
     ) -> None:
         super().__init__()
         sizes = {"context": context, "neighbours": neighbours, "keys": keys, "values": values, "width": width}
         sizes |= {"shared": shared, "blocks": blocks, "bins": bins}
         rates = {"dropout": dropout, "attention_dropout": attention_dropout}
-        _check(spec, sizes, rates, gaps, metric, residual)
+        check_arguments(spec, sizes, rates, gaps, metric, residual, memory)
         columns = spec.numeric + len(gaps) + sum(n - 1 for n in spec.categories)
-        dim = keys + values + spec.targets
+        near = keys + bool(memory)  # and the channel of age
+        dim = near + values + spec.targets
         given = {name: tuple(x) if isinstance(x, list) else x for name, x in options.items()}  # a pair from JSON
-        ways: dict[str, Any] = {"scorer": DistanceScorer(keys), "keys": keys}
+        ways: dict[str, Any] = {"scorer": DistanceScorer(near), "keys": near}
         taken = {name: way for name, way in ways.items() if pools[pool].takes(name)}
         pooling: Any = make_pool(pool, dim, **taken, **given)
         if hasattr(pooling, "dropout"):
@@ -118,11 +124,11 @@ class RetrievalNetwork(Network):
         parts = {"shared": shared, "numeric": spec.numeric, "bins": bins}
         self.encoder = RowEncoder(columns, width, blocks, keys, values, dropout, **parts)
         self.pool = BesideShared(pooling, width)
-        self.head = Head(dim + width, width, slice(keys + values, dim), dropout)
+        self.head = Head(dim + width, width, slice(near + values, dim), dropout)
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual, "memory": memory}
         self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric
         self._reserve(context, columns)
@@ -137,6 +143,8 @@ class RetrievalNetwork(Network):
         self.register_buffer("context_missing", torch.zeros(context, numeric, dtype=torch.bool))
         self.register_buffer("context_codes", torch.zeros(context, categories, dtype=torch.long))
         self.register_buffer("context_labels", torch.zeros(context, targets))
+        if self.options["memory"]:
+            self.register_buffer("context_time", torch.zeros(context, dtype=torch.float64))
         self.register_buffer("metric_weight", torch.ones(columns))
         self.register_buffer("metric_mix", torch.zeros(columns, columns) if self.kind == "full" else None)
 
@@ -169,6 +177,8 @@ class RetrievalNetwork(Network):
         theirs = torch.cat([around.key, around.difference - self.label(y), -y], 1)
         h = torch.cat([*query, own.new_zeros(len(own), y.shape[1])], 1).unsqueeze(1) - F.embedding(place, theirs)
         h[..., around.key.shape[1] : h.shape[2] - y.shape[1]].relu_()
+        if "decay" in x:
+            h = torch.cat([x["decay"].to(h.dtype).unsqueeze(2), h], 2)
         return Bag(h, own)
 
     def forward(self, inputs: Mapping[str, Any]) -> Output:
@@ -205,14 +215,19 @@ class RetrievalNetwork(Network):
         )
 
     @torch.no_grad()
-    def keep(self, rows: Mapping[str, Any], labels: Tensor) -> Tensor | None:
+    def keep(self, rows: Mapping[str, Any], labels: Tensor, time: Tensor | None = None) -> Tensor | None:
         """Take in the training rows and their standardised labels (context, targets), or what a ridge leaves of these.
 
-        Returns what that ridge, fitted without it, predicts of each row; None if there is none.
+        ``time`` (context,) is for a network with a memory. Returns what that ridge, fitted without it, predicts of each
+        row; None if there is none.
         """
         expected = (len(self.context_labels), self.spec.targets)
         if labels.shape != expected or len(rows["numeric"]) != len(labels):
             raise InputError(f"labels must be of shape {expected}, one a row, got {tuple(labels.shape)}")
+        if self.options["memory"]:
+            if time is None or time.shape != labels.shape[:1]:
+                raise InputError("a network with a memory needs the time of each training row")
+            self.context_time.copy_(time - time.max())
         for name in PARTS:
             getattr(self, f"context_{name}").copy_(rows[name])
         left_out = None
@@ -222,12 +237,14 @@ class RetrievalNetwork(Network):
         return left_out
 
     @torch.no_grad()
-    def remember(self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0) -> Tensor | None:
+    def remember(
+        self, rows: Mapping[str, Any], labels: Tensor, excluded: Excluded, *, seed: int = 0, time: Tensor | None = None
+    ) -> Tensor | None:
         """:meth:`keep` these rows, and learn the metric from them.
 
         The linear part of the keys becomes the principal directions of the rows in its space.
         """
-        left_out = self.keep(rows, labels)
+        left_out = self.keep(rows, labels, time)
         x = self.columns(rows)
         self.encoder.fit(x)
         with torch.enable_grad():
@@ -257,7 +274,7 @@ class RetrievalNetwork(Network):
         """
         if (train is None) != (excluded is None):
             raise InputError("train and excluded go together: a training row that sees itself learns to copy its label")
-        candidate = self._searched(self.context(torch.arange(len(self.context_labels))))
+        candidate = self.metric(self.columns(self.context(torch.arange(len(self.context_labels)))))
         n, k = len(features.sizes), min(self.options["neighbours"], len(candidate))
         found, allowed = torch.zeros(n, k, dtype=torch.long), torch.zeros(n, k, dtype=torch.bool)
         others = np.arange(n)
@@ -274,26 +291,8 @@ class RetrievalNetwork(Network):
             found[others], allowed[others] = nearest(self.metric(rows), candidate, k)
             if start is not None and self.start is not None:
                 start[others] = self.start(rows)
-        return RetrievalFeatures(features, found, allowed, train, start)
-
-    def _searched(self, rows: Mapping[str, Any]) -> Tensor:
-        return self.metric(self.columns(rows))
-
-
-def _check(
-    spec: TableSpec, sizes: dict[str, int], rates: dict[str, float], gaps: Sequence[int], metric: str, residual: str
-) -> None:
-    if spec.kind != "table" or not spec.numeric + len(spec.categories):
-        raise InputError(f"retrieval is for rows of a table with at least one column, got {spec}")
-    for name, value in sizes.items():
-        if value < (least := 0 if name in ("shared", "blocks", "bins") else 1):
-            raise InputError(f"{name} must be at least {least}, got {value}")
-    for name, rate in rates.items():
-        if not 0.0 <= rate < 1.0:
-            raise InputError(f"{name} must be in [0, 1), got {rate}")
-    if sorted({*gaps}) != list(gaps) or not all(0 <= gap < spec.numeric for gap in gaps):
-        raise InputError(f"gaps must be rising numbers of the {spec.numeric} numeric columns, got {list(gaps)}")
-    if metric not in get_args(Kind):
-        raise InputError(f"metric must be one of {', '.join(get_args(Kind))}, got {metric!r}")
-    if residual not in ("none", "ridge"):
-        raise InputError(f"residual must be none or ridge, got {residual!r}")
+        decay, memory = None, self.options["memory"]
+        if memory:
+            ages = (query_times(n, self.context_time, train), self.context_time[found])
+            decay = decay_channel(*ages, allowed, memory=memory, dim=len(self.metric_weight))
+        return RetrievalFeatures(features, found, allowed, train, start, decay)

@@ -106,7 +106,8 @@ class Reader(nn.Module):
         dim, inner = options.dim, options.heads * options.head_width
         form, ours = FORMS[pool], None
         if form is not None:
-            ours = Extrapolation(inner, **({"hidden": 64} if pool == "eca-paper" else {}), **form)
+            wider: dict[str, Any] = {"hidden": 64} if pool == "eca-paper" else {}
+            ours = Extrapolation(inner, **wider, **form)
             # DIFF: positions hide homogeneity: values disperse by 11.35 for identical frames, 11.77 for random ones.
             ours.divisor = math.sqrt(dim if options.dispersion == "frames" else inner)
         self.early = options.dispersion == "frames"

@@ -43,7 +43,7 @@ class SentimentOptions(Options):
 class SentimentNetwork(Network):
     """Base of the networks: reads the inputs, encodes the words if it has an encoder, leaves the rest to ``fuse``."""
 
-    monitored = None
+    monitored: ClassVar[tuple[str, str] | None] = None
 
     def __init__(self, streams: Streams, options: SentimentOptions, targets: int = 1) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class SentimentModel(Model):
         network.learned = {} if encoder is None else {"encoder": encoder.config}
         return network
 
-    def build(self, spec: Spec, samples: Samples, options: Any, *, seed: int) -> tuple[Network, Features]:
+    def build(self, spec: Spec, samples: Samples, options: Any, *, seed: int) -> tuple[SentimentNetwork, Features]:
         """With the weights of the encoder's checkpoint, and the statistics of the training part."""
         encoder = None
         if options.text_encoder:

@@ -97,7 +97,7 @@ class DLF(SentimentNetwork):
         x = self.convolved(sequences)
         s = {name: self.specific[name](x[name]) for name in self.names}
         c = {name: self.shared(x[name]) for name in self.names}
-        losses = {}
+        losses: dict[str, Any] = {}
         for name in self.names:
             again = x[name]._replace(values=self.rebuilders[name](torch.cat([s[name].values, c[name].values], 2)))
             pairs = {"rebuilt": (again, x[name]), "respecified": (self.specific[name](again), s[name])}

@@ -63,7 +63,7 @@ class Graph(nn.Module):
     def forward(self, singletons: Tensor) -> Tensor:
         """tau."""
         parts = singletons.split(self.widths, -1)
-        found = {(k,): part for k, part in enumerate(parts)}
+        found: dict[tuple[int, ...], Tensor] = {(k,): part for k, part in enumerate(parts)}
         efficacies = iter(self.efficacies(singletons).unbind(-1))
         for node, net, reads in zip([*self.subsets, None], [*self.nodes, self.summary], self.inputs, strict=True):
             value = net(torch.cat([next(efficacies).unsqueeze(-1) * found[part] for part in reads], -1))

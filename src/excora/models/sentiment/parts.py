@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -131,7 +131,7 @@ class LSTM(nn.LSTM):
     def states(self, x: Tensor) -> Tensor:
         """Of the last layer at every step, (n, steps, hidden)."""
         with full_precision(x.device):
-            return self(x.to(self.weight_ih_l0.dtype))[0]
+            return self(x.to(next(self.parameters()).dtype))[0]
 
 
 class SubNet(nn.Module):
@@ -189,4 +189,5 @@ class Utterances(nn.ModuleDict):
         """The norms with what they read of a batch, and what of it is real."""
         for name in (name for name in self if name != "text"):
             rows = sequences[name].mean()
-            yield self[name].norm, rows, torch.ones_like(rows, dtype=torch.bool)
+            norm: Any = self[name].norm
+            yield norm, rows, torch.ones_like(rows, dtype=torch.bool)

@@ -30,7 +30,7 @@ class TextEncoder(nn.Module):
     def __init__(self, body: nn.Module, *, frozen: bool) -> None:
         super().__init__()
         if hasattr(body, "pooler"):
-            body.pooler = None  # a sentence vector that nobody reads, so that no gradient would reach it
+            body.pooler = None  # type: ignore[assignment]  # a sentence vector that nobody reads, so that no gradient would reach it
         self.body, self.frozen = body, frozen
         self.requires_grad_(not frozen)
         self.train()

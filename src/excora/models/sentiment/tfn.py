@@ -94,8 +94,8 @@ class TFN(SentimentNetwork):
         """No weights in the last layer, and the bias whose sigmoid is where 0 lies in the range."""
         if not only_try:
             last = self.body[-1]
-            last.weight.zero_()  # type: ignore[operator, union-attr]
-            last.bias.copy_(torch.logit((-self.low / (self.high - self.low)).clamp(1e-6, 1 - 1e-6)))  # type: ignore[operator, union-attr]
+            last.weight.zero_()  # type: ignore[operator]
+            last.bias.copy_(torch.logit((-self.low / (self.high - self.low)).clamp(1e-6, 1 - 1e-6)))  # type: ignore[operator]
         return True
 
 

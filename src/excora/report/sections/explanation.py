@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from excora.diagnosis.explaining import Explained
 from excora.report.numerals import figure
@@ -59,11 +59,11 @@ def explanation(record: ExplanationRecord) -> Made:
 def _tables(one: Explained, id: str) -> list[Table]:
     ordered = sorted(zip(one.names, one.changes.tolist(), strict=True), key=lambda pair: -abs(pair[1]))
     alone = [Column("Left out"), Column("Change of the prediction", figure)]
-    found = [
+    found: list[Table] = [
         Table(f"Without each element alone, sample {id}", alone, [[name, x] for name, x in ordered], sortable=True)
     ]
     if one.sets:
-        rows = [[", ".join(one.named(e)), e.change] for e in one.sets]
+        rows: list[list[Any]] = [[", ".join(one.named(e)), e.change] for e in one.sets]
         found.insert(
             0, Table(f"Smallest sets that move it by more than {figure(one.tolerance)}, sample {id}", alone, rows)
         )

@@ -3,7 +3,7 @@
 On each real table and bag set: labels permuted, predictions rescaled and shifted, training far past the best epoch,
 stopped early, half of the informative columns removed, attention frozen uniform, and nothing at all. What no real set
 shows on demand (capacity, saturation, a starved optimiser) is trained on :class:`PlateauTask`. The rules were set on
-the sets of :mod:`.seen` and on some planted seeds; those of :mod:`.fresh` and the other seeds were looked at once.
+the sets of :mod:`.seen`, the first of :mod:`.fresh` and some planted seeds; the others were looked at once.
 
 What is kept is the runs, in numbers; the report judges them by the rules as they are, so a changed rule takes no
 training.
@@ -16,7 +16,7 @@ from typing import Any
 
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.verdicts import page, planted, real, sets
-from excora_studies.verdicts.fresh import FRESH
+from excora_studies.verdicts.fresh import FRESH, LOOKED
 from excora_studies.verdicts.page import BLOCKS
 from excora_studies.verdicts.seen import SEEN
 
@@ -26,10 +26,10 @@ __all__ = ["BLOCKS", "chunks", "configure", "report", "table_of"]
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:  # noqa: ARG001  (the protocol)
     """Everything that the runs depend on, but for the folder of the files."""
     quick = preset == "quick"
-    count = seeds or (1 if quick else 2)
+    count = seeds or 1
     return {
-        "tuning": ["Auto MPG"] if quick else list(SEEN),
-        "measured": ["overtime"] if quick else list(FRESH),
+        "tuning": ["Auto MPG"] if quick else [*SEEN, *LOOKED],
+        "measured": ["workers"] if quick else list(FRESH),
         "seeds": {"tuning": 1, "measured": count},
         "planted": {cause: 3 * count if cause == "healthy" else count for cause in planted.CAUSES},
         "rows": sets.ROWS,

@@ -1,6 +1,7 @@
-"""The sets that were looked at once, after the rules of the verdicts were set.
+"""Further sets: other columns of the same files as targets, other parts of them, and other files.
 
-Other columns of the same files as targets, other parts of them, and files that no rule was set on.
+``LOOKED`` were looked at once after the rules had been set on those of :mod:`.seen`; what failed there changed the
+rules again. ``FRESH`` were looked at once after that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,21 @@ class Other(NamedTuple):
     read: Callable[[Path], Any] = pd.read_csv
 
 
+AGAIN = {
+    "registered riders": Other("day.csv", "registered", ("instant", "dteday", "casual", "cnt")),
+    "casual riders by the hour": Other("hour.csv", "casual", ("instant", "dteday", "registered", "cnt")),
+    "weight of cars": Other("auto-mpg.data", 4, (), SETS["Auto MPG"].read),
+    "horsepower": Other("imports-85.data", 21, (), SETS["Automobile"].read),
+    "shares in Sao Paulo": Other("data_akbilgic.xlsx", "BOVESPA", ("date", "ISE_TL"), SETS["Shares"].read),
+    "workers": Other("garments_worker_productivity.csv", "no_of_workers", ("date", "actual_productivity")),
+    "humidity outside": Other("energydata_complete.csv.xz", "RH_out", ("date", "Appliances", "rv1", "rv2")),
+    "wind": Other("energydata_complete.csv.xz", "Windspeed", ("date", "Appliances", "rv1", "rv2")),
+    "polarity": Other("online_news_partial.csv.xz", "avg_positive_polarity", ("shares", "source", "digits")),
+    "way to a station": Other(
+        "Real estate valuation data set.xlsx", "X3 distance to the nearest MRT station", ("No",),
+        SETS["Real Estate"].read,
+    ),
+}  # fmt: skip
 TABLES = {
     "bikes by the hour": Other("hour.csv", "cnt", ("instant", "dteday", "casual", "registered")),
     "casual riders": Other("day.csv", "casual", ("instant", "dteday", "registered", "cnt")),
@@ -42,7 +58,7 @@ TABLES = {
 
 
 def _table(name: str, data: Path | None) -> Samples:
-    other = TABLES[name]
+    other = (TABLES | AGAIN)[name]
     frame = other.read(find_folder(data, [other.file]) / other.file).drop(columns=list(other.drop))
     frame = frame[frame[other.target].notna()].sample(frac=1.0, random_state=7).head(2000)
     target = frame.pop(other.target).to_numpy(float)
@@ -98,20 +114,20 @@ def _brain(data: Path | None) -> tuple[Floats, Floats]:
     return x, place.to_numpy(float)
 
 
-def _gene(data: Path | None) -> Samples:
-    """The most variable gene from the 40 next ones."""
+def _gene(data: Path | None, gene: int = 0) -> Samples:
+    """A gene, the most variable one first, from the 40 most variable others."""
     x, _ = _brain(data)
-    return as_table(x[:, 1:41], np.zeros((len(x), 0), int), x[:, 0])
+    return as_table(np.delete(x[:, :41], gene, 1), np.zeros((len(x), 0), int), x[:, gene])
 
 
-def _around(data: Path | None) -> Samples:
-    """The most variable gene of a spot from all genes of its neighbours."""
+def _around(data: Path | None, gene: int = 0) -> Samples:
+    """The same gene of a spot from all genes of its neighbours."""
     x, place = _brain(data)
     there = {tuple(at): k for k, at in enumerate(place)}
     steps = ((0, 2), (0, -2), (1, 1), (1, -1), (-1, 1), (-1, -1))
     near = [[there[at] for s in steps if (at := tuple(one + s)) in there] for one in place]
     kept = [k for k, others in enumerate(near) if others]
-    return as_bags([x[near[k]] for k in kept], x[kept, 0])
+    return as_bags([x[near[k]] for k in kept], x[kept, gene])
 
 
 def _counts(data: Path | None) -> Samples:
@@ -127,8 +143,13 @@ def _varying(data: Path | None) -> Samples:
     return as_bags(bags, x[:, x.var(0).argmax()])
 
 
-FRESH: dict[str, Callable[[Path | None], Samples]] = {
+LOOKED: dict[str, Callable[[Path | None], Samples]] = {
     **{name: functools.partial(_table, name) for name in TABLES},
     "diabetes": _diabetes, "text of MOSI": _text, "modalities of MOSI": _modalities, "gene of a mouse brain": _gene,
     "neighbours in a mouse brain": _around, "transcripts of her2st": _counts, "gene of her2st": _varying,
 }  # fmt: skip
+FRESH: dict[str, Callable[[Path | None], Samples]] = {
+    **{name: functools.partial(_table, name) for name in AGAIN},
+    "another gene of a mouse brain": functools.partial(_gene, gene=5),
+    "another gene and its neighbours": functools.partial(_around, gene=5),
+}

@@ -181,6 +181,7 @@ def _record(config: dict[str, Any], training: Training, found: Evaluation) -> Ru
         monitor=training.monitor.records,
         predictions={str(name): found.frame[name].tolist() for name in found.frame.columns},
         attention=found.attention,
+        tissue=found.tissue,
     )
 
 

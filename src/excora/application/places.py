@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.application.tissue import backdrop
 from excora.data.dataset import Dataset, Features, Index
 from excora.errors import InputError
 from excora.models import Network
@@ -22,19 +23,27 @@ Placer = Callable[[int, str], dict[str, Any] | None]
 
 
 def placer(network: Network, dataset: Dataset, setup: Setup, features: Features) -> Placer:
-    """By the positions that the samples bring along, such as ``coords`` beside the features of a slide."""
-    positions = getattr(dataset.content, "positions", None)
+    """By the positions that the samples bring along, such as ``coords`` beside the features of a slide.
+
+    Features whose pools weigh different things say themselves where these lie: ``positions(sample, pool, elements)``.
+    """
+    known: Any = getattr(features, "positions", None)
+    plain: Any = getattr(dataset.content, "positions", None)
+    if known is None and plain is not None:
+        known = lambda sample, *_: plain(sample)  # noqa: E731
 
     def place(sample: int, pool: str) -> dict[str, Any] | None:
+        if known is None:
+            return None
+        share = next(answers(network, features, np.array([sample]), setup)).attention[pool].effective
         try:
-            where = None if positions is None else positions(sample)
+            where = known(sample, pool, len(share))
         except InputError:  # features are fine, or training had ended: their places are broken
             where = None
-        if where is None:
+        if where is None or len(share) != len(where):
             return None
-        answer = next(answers(network, features, np.array([sample]), setup))
-        share = answer.attention[pool].effective
-        return picture(where, share) if len(share) == len(where) else None
+        under = backdrop(dataset, sample, where)
+        return picture(where, share) | ({} if under is None else {"under": under})
 
     return place
 

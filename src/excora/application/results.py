@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.application.places import Placer, placer
+from excora.application.tissue import tissue
 from excora.data import sources
 from excora.data.dataset import Dataset, Index
 from excora.data.splits import Split
@@ -38,9 +39,12 @@ class Evaluation:
     results: dict[str, Any]
     frame: pd.DataFrame  #: the predictions
     attention: dict[str, Any]  #: of the last part that was looked at, by pool
+    tissue: dict[str, Any] | None = None  #: under the spots of that part
 
     def write(self, folder: Path) -> None:
-        """The three files."""
+        """The three files, and tissue.json where samples are spots."""
+        if self.tissue is not None:
+            write_json(folder / "tissue.json", self.tissue)
         write_json(folder / "attention.json", {"pools": self.attention})
         write_atomically(folder / "predictions.csv", self.frame.to_csv(index=False, lineterminator="\n"))
         write_json(folder / "results.json", self.results)
@@ -83,7 +87,8 @@ def evaluate(
         )
     results |= {"held": training.held, "verdict": training.verdict(**seen, peers=peers).to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
-    return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention)
+    under = tissue(dataset, getattr(split, looked[-1]))
+    return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention, under)
 
 
 _PARTS = ("validation", "test")

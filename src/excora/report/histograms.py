@@ -61,10 +61,19 @@ def _ticks(edges: list[float]) -> dict[int, str]:
     return {place: words[place] for place in range(0, len(edges), -(-len(edges) // most))}
 
 
-def histogram(name: str, title: str, values: Sequence[float], sentence: str, *, mark: str = "", note: str = "") -> Plot:
+def histogram(
+    name: str,
+    title: str,
+    values: Sequence[float],
+    sentence: str,
+    *,
+    mark: str = "",
+    note: str = "",
+    of: str = "samples",
+) -> Plot:
     """Bars at equal distances with the edges as ticks, which serves round steps and equal ratios alike.
 
-    ``mark`` names the quantity, and has a line drawn where it is 1.
+    ``mark`` names the quantity, and has a line drawn where it is 1. ``of``: what is counted.
     """
     edges = bin_edges(values)
     counts = np.histogram(values, edges)[0].tolist()
@@ -74,7 +83,7 @@ def histogram(name: str, title: str, values: Sequence[float], sentence: str, *, 
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": title}, "tickvals": list(ticks), "ticktext": list(ticks.values()),
                   "tickangle": 0, "range": [-0.5, len(counts) + 0.5], "showgrid": False},
-        "yaxis": {"title": {"text": "Samples"}, "rangemode": "tozero", "tickformat": ",d"} | whole(max(counts)),
+        "yaxis": {"title": {"text": of.capitalize()}, "rangemode": "tozero", "tickformat": ",d"} | whole(max(counts)),
         "bargap": 0.06, "hovermode": "closest",
     }  # fmt: skip
     if mark and edges[0] <= 1 <= edges[-1]:
@@ -82,10 +91,10 @@ def histogram(name: str, title: str, values: Sequence[float], sentence: str, *, 
     bars = {
         "type": "bar", "name": title, "x": [i + 0.5 for i in range(len(counts))], "y": counts, "text": spans,
         "textposition": "none", "marker": {"color": "@c1"},
-        "hovertemplate": "%{text}<br>%{y:,d} samples<extra></extra>",
+        "hovertemplate": f"%{{text}}<br>%{{y:,d}} {of}<extra></extra>",
     }  # fmt: skip
     rows = [[span, number] for span, number in zip(spans, counts, strict=True)]
-    data = Table(f"{title}: samples in each range", [Column("Range"), Column("Samples", count)], rows)
+    data = Table(f"{title}: {of} in each range", [Column("Range"), Column(of.capitalize(), count)], rows)
     return Plot(name, title, sentence, {"": View([bars], layout)}, data, note)
 
 

@@ -29,8 +29,9 @@
       zeroline: false, automargin: true, fixedrange: touch, ticks: "outside", ticklen: 4, title: { standoff: 10 } };
     const merge = (own) => ({ ...axis, ...own, title: { ...axis.title, ...own.title } });
     return {
-      ...layout, xaxis: merge(layout.xaxis), yaxis: merge(layout.yaxis), autosize: true, showlegend: false,
-      margin: { l: 8, r: 12, t: 26, b: 8 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      ...layout, ...Object.fromEntries(Object.keys(layout).filter((key) => /^[xy]axis/.test(key)).map((key) => [key, merge(layout[key])])),
+      autosize: true, showlegend: false,
+      margin: { l: 8, r: 12, t: 26, b: 8, ...layout.margin }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow.matches ? 12 : 13, color: resolve("text") },
       hoverlabel: { bgcolor: resolve("surface"), bordercolor: resolve("line"), font: { color: resolve("text") }, align: "left" },
       dragmode: touch ? false : "zoom",
@@ -48,7 +49,7 @@
   const legend = (plot) => {
     const { traces } = plot.views[plot.view];
     plot.legend.replaceChildren();
-    if (traces.length < 2) return;
+    if (traces.length < 2 || traces.some(({ marker }) => Array.isArray(marker?.color))) return;
     traces.forEach((trace, place) => {
       const button = document.createElement("button");
       const swatch = document.createElement("span");

@@ -37,7 +37,8 @@ def write_report(folder: str | Path) -> Path:
     """Write ``report.html`` into a run folder, a comparison folder or a folder that is both; the path of the page.
 
     Read are only the files of the folder: config.json, metrics.csv, monitor.json, predictions.csv, results.json,
-    attention.json and comparison.json, those that are there. The page needs no network; equal files give an equal page.
+    attention.json, tissue.json and comparison.json, those that are there. The page needs no network; equal files give
+    an equal page.
 
     >>> write_report("runs/first")  # doctest: +SKIP
     PosixPath('runs/first/report.html')
@@ -49,7 +50,7 @@ def write_report(folder: str | Path) -> Path:
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder; give a run folder of `excora fit` or `excora compare`")
     there = {name for name in (*FILES, "comparison.json") if (folder / name).exists()}
-    if there <= {"config.json", "attention.json"}:
+    if there <= {"config.json", "attention.json", "tissue.json"}:
         raise InputError(
             f"{folder}: there is nothing to report here: expected results.json (a run of `excora fit`) or "
             f"comparison.json (of `excora compare`)"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.errors import InputError
+from excora.report.slides import Picture
 
 Array = NDArray[np.float64]
 Number = float | None  #: None where undefined
@@ -152,6 +153,7 @@ class Places:
     x: list[float]
     y: list[float]
     effective: list[float]
+    under: Picture | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

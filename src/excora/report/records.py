@@ -13,16 +13,12 @@ from excora.report.checking import build
 from excora.report.numerals import correlation, plural
 from excora.report.parts import Attention, Config, Inside, ModelRow, Number, Pair, Predictions, Results
 from excora.report.reading import numbers, read_columns, read_json
+from excora.report.slides import Tissue
 
 Epochs = list[dict[str, Number]]
 FILES = (
-    "config.json",
-    "results.json",
-    "metrics.csv",
-    "monitor.json",
-    "predictions.csv",
-    "attention.json",
-    "inside.json",
+    *("config.json", "results.json", "metrics.csv", "monitor.json"),
+    *("predictions.csv", "attention.json", "inside.json", "tissue.json"),
 )
 
 
@@ -80,6 +76,7 @@ class RunRecord:
     attention: dict[str, Attention] = field(default_factory=dict)  #: by pool
     inside: Inside | None = None  #: of a look inside the network, if it was asked for
     comparison: ComparisonRecord | None = None  #: of the same folder
+    tissue: Tissue | None = None  #: under the spots, where samples are spots
 
     @classmethod
     def of(
@@ -93,6 +90,7 @@ class RunRecord:
         attention: Mapping[str, Any] | None = None,
         inside: Mapping[str, Any] | None = None,
         comparison: ComparisonRecord | None = None,
+        tissue: Mapping[str, Any] | None = None,
         folder: Path | None = None,
     ) -> RunRecord:
         """From plain values, as they go into the files of a run folder; ``folder`` is for the errors to name.
@@ -114,6 +112,7 @@ class RunRecord:
             monitor=_epochs(monitor, ("epoch", "pcc", "mse"), file("monitor.json")),
             attention=build(dict[str, Attention], attention or {}, file("attention.json")),
             inside=None if inside is None else build(Inside, inside, file("inside.json")),
+            tissue=None if tissue is None else build(Tissue, tissue, file("tissue.json")),
         )  # fmt: skip
 
     @classmethod
@@ -141,6 +140,8 @@ class RunRecord:
             content = read_json(path)
             several = isinstance(content, dict) and "pools" in content  # before 0.2 there was one, without a name
             found["attention"] = content["pools"] if several else {"": content}
+        if path := there.get("tissue.json"):
+            found["tissue"] = read_json(path)
         comparison = ComparisonRecord.load(folder) if (folder / "comparison.json").exists() else None
         return cls.of(**found, comparison=comparison, folder=folder)
 

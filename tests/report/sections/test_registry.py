@@ -41,7 +41,7 @@ def page_of(record, tmp_path):
 
 
 def test_a_section_from_outside_has_its_place_and_its_template(registry, package, tmp_path):
-    @section("tissue", "Tissue <maps>", place=650)
+    @section("maps", "Tissue <maps>", place=650)
     def tissue(record: RunRecord) -> Made:
         table = Table(HOSTILE, [Column(HOSTILE)], [[HOSTILE]])
         return Section(template=f"{package}:tissue.html", lead=IMAGE, tables=[table], values={"slide": HOSTILE})
@@ -57,10 +57,10 @@ def test_a_section_from_outside_has_its_place_and_its_template(registry, package
     write_run(tmp_path, samples=60)
     page = page_of(RunRecord.load(tmp_path), tmp_path)
     names = list(page.sections)
-    assert names[names.index("tissue") - 1 : names.index("tissue") + 2] == ["attention", "tissue", "elements"]
-    assert page.sections["tissue"].count(HOSTILE) == 4
-    assert IMAGE in page.sections["tissue"]
-    assert "Tissue <maps>" in page.sections["tissue"]
+    assert names[names.index("maps") - 1 : names.index("maps") + 2] == ["attention", "maps", "elements"]
+    assert page.sections["maps"].count(HOSTILE) == 4
+    assert IMAGE in page.sections["maps"]
+    assert "Tissue <maps>" in page.sections["maps"]
     assert f"Absent: there is no {HOSTILE}, see <b>" in page.sections["left-out"]
     assert not {"absent", "silent"} & {*names}
     assert len(page.scripts) == 4

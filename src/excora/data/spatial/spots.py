@@ -160,6 +160,20 @@ class SpotFeatures:
         found.bags, found.window = None, 0
         return found
 
+    def positions(self, sample: int, pool: str, elements: int) -> Floats | None:
+        """Where the elements that a ``pool`` of this name weighs lie, (elements, 2) in pixels; None where nobody knows.
+
+        "patches" are the spot's own, or the parts of its window; "neighbours" the spots around it.
+        """
+        slide = self.content.slides[self.content.slide_of[sample]]
+        if self.bags is not None and pool in ("patches", "neighbours"):
+            where, own = self.bags.positions(sample), int(self.bags.own[sample])
+            return where[:own] if pool == "patches" else where[own:]
+        if self.window and pool == "patches":
+            centre = slide.coords[self.content.spot_of[sample]]
+            return np.asarray(_grid(elements) * (self.field or slide.pitch) + centre)
+        return None
+
     def _elements(self, bags: SpotBags, scale: Scale, index: Index) -> Inputs:
         sizes, parts = self.sizes[index], {"elements": scale(bags.gather(index))}
         parts["places"] = torch.from_numpy(bags.offsets(index))

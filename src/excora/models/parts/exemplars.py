@@ -42,6 +42,11 @@ class ExemplarFeatures:
             "exemplar_mask": mask,
         }
 
+    def positions(self, sample: int, pool: str, elements: int) -> Any:
+        """Of what the spots' own features know."""
+        known = getattr(self.features, "positions", None)
+        return None if known is None else known(sample, pool, elements)
+
 
 class OtherSlides:
     """Which pairs of a query and a candidate must not meet: those of one slide."""

@@ -3,9 +3,9 @@
 A section of another package registers itself in the same way, from a module that an entry point of the group
 ``excora.sections`` names; its template may import ours::
 
-    @section("tissue", "Tissue maps", place=650)
-    def tissue(record: RunRecord) -> Made:
-        return Section(template="excora_slides.report:tissue.html", values={"maps": ...})
+    @section("cells", "Cell maps", place=650)
+    def cells(record: RunRecord) -> Made:
+        return Section(template="excora_slides.report:cells.html", values={"maps": ...})
 """
 
 from __future__ import annotations

@@ -60,10 +60,13 @@ def _view(bag: Sample) -> View:
     most = max(map(abs, bag.places.effective)) or 1.0
     signs = {"toward the element": (1, "@c1", "circle"), "away from it": (-1, "@c2", "square")}
     traces = [_points(bag.places, most, name, *look) for name, look in signs.items()]
+    images = [] if bag.places.under is None else bag.places.under.image()
+    plain = {"showgrid": not images}  # lines would lie on the picture
     layout = {
-        "xaxis": {"title": {"text": "x"}, "constrain": "domain"},
-        "yaxis": {"title": {"text": "y"}, "autorange": "reversed", "scaleanchor": "x"},  # as in an image
+        "xaxis": {"title": {"text": "x"}, "constrain": "domain", **plain},
+        "yaxis": {"title": {"text": "y"}, "autorange": "reversed", "scaleanchor": "x", **plain},  # as in an image
         "hovermode": "closest",
+        "images": images,
     }
     return View([trace for trace in traces if trace["x"]], layout)
 

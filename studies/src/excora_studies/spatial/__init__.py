@@ -22,7 +22,7 @@ from excora.stats.paired import Predicted, draw, errors, pairwise
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.spatial import page
-from excora_studies.spatial.arms import Arm, arms, pick, scores
+from excora_studies.spatial.rows import Arm, arms, pick, scores
 from excora_studies.spatial.sets import SETS, VALIDATION, Fold, Task, find_folder, prepare, slides, there
 from excora_studies.spatial.sets import folds as folds_of
 from excora_studies.synthetic import spread
@@ -40,9 +40,9 @@ PAIRS = (
     ("EGN + ECA", "EGN"),
 )
 #: Resamples of the intervals: each takes a correlation of every gene, arm, fold and seed.
-RESAMPLES = 500
-#: Rows of EGN take minutes each.
-SLOW, SLOW_FOLDS = ("EGN", "EGN + ECA"), ("B4", "C4")
+RESAMPLES = 300
+#: Rows that take minutes, and the folds that have them.
+SLOW, SLOW_FOLDS = ("EGN", "EGN + ECA", "LightGBM"), ("B4", "C4")
 METRICS = ("PCC@F", "PCC@S", "PCC@M", "MSE")
 
 
@@ -50,15 +50,15 @@ def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str,
     """Everything that the numbers depend on, but for the folder of the files."""
     quick = preset == "quick"
     folder = find_folder(data)
-    epochs = {"spots": 2, "egn": 1} if quick else {"spots": 8, "egn": 5}
+    epochs = {"spots": 2, "egn": 1} if quick else {"spots": 6, "egn": 5}
     small = {"dim": 16, "layers": 2, "heads": 2, "hidden": 16} if quick else {"dim": 128, "layers": 4}
     return {
         "sets": {name: folds_of(folder, name) for name in SETS if there(folder, name)},
         "seeds": list(range(seeds or (1 if quick else 3))),
-        "rates": [3e-3] if quick else [1e-3, 3e-3], "decays": [1e-2] if quick else [1e-2, 1.0],
+        "tried": [[3e-3, 1.0]] if quick else [[3e-3, 1.0], [1e-3, 1e-2]],  # learning rate, weight decay
         "neighbours": 4 if quick else 32, "components": 16 if quick else 128, "exemplars": 4 if quick else 32,
         "trees": 0 if quick else 64,
-        "spots": {"dim": 64, "layers": 1, "dropout": 0.1, "neighbours": 4 if quick else 32},
+        "spots": {"dim": 64, "layers": 1, "dropout": 0.0, "neighbours": 4 if quick else 32},
         "spots recipe": {"epochs": epochs["spots"], "patience": 2, "batch_size": 64},
         "egn": {"patches": "grid", "exemplars": 9, **small},
         "egn recipe": {"epochs": epochs["egn"], "patience": 2, "batch_size": 64},
@@ -87,20 +87,19 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
         folds = [Fold(name, section) for section in sections]
         for few in (False, True):  # what takes long comes last
             for fold in folds:
-                chosen = [row for row in rows_of(configuration, fold) if few == (row in LATE)]
+                chosen = [row for row in rows_of(configuration, fold) if few == (row in SLOW)]
                 found += [one(fold, row, rows[row]) for row in chosen]
-        found.append(Chunk(f"{name} | differences", 1, functools.partial(_differences, configuration, folds, task)))
+        for what, some in _compared(configuration, folds).items():
+            compute = functools.partial(_differences, configuration, *some, task)
+            found.append(Chunk(f"{name} | {what}", 1, compute))
     return found
-
-
-LATE = (*SLOW, "LightGBM")
 
 
 def rows_of(configuration: dict[str, Any], fold: Fold) -> list[str]:
     """The rows of a fold."""
     every = list(arms(configuration))
     if fold.set == "visium":
-        return [row for row in every if row not in LATE]
+        return [row for row in every if row not in SLOW]
     return [row for row in every if row not in SLOW or fold.name in SLOW_FOLDS]
 
 
@@ -155,30 +154,37 @@ def _kept(configuration: dict[str, Any], fold: Fold, row: str, seed: int, task: 
     return np.load(path, allow_pickle=False).astype(np.float64)
 
 
+def _compared(configuration: dict[str, Any], folds: list[Fold]) -> dict[str, tuple[list[tuple[str, str]], list[Fold]]]:
+    """The pairs of a set and the folds that have them, by the name of their chunk; those of few folds apart."""
+    rows = {row for fold in folds for row in rows_of(configuration, fold)}
+    pairs = [pair for pair in PAIRS if rows.issuperset(pair)]
+    few = [pair for pair in pairs if {*pair} & {*SLOW}]
+    found = {"differences": ([pair for pair in pairs if pair not in few], folds)}
+    return found | ({"differences, slow": (few, [f for f in folds if f.name in SLOW_FOLDS])} if few else {})
+
+
 def _differences(
-    configuration: dict[str, Any], folds: list[Fold], task: Any, done: Results, tick: Tick
+    configuration: dict[str, Any],
+    pairs: list[tuple[str, str]],
+    folds: list[Fold],
+    task: Any,
+    done: Results,
+    tick: Tick,
 ) -> dict[str, Any]:
     """Of the pairs in PCC@M and in MSE (standardised), means over folds and seeds, with intervals.
 
     A fold and seed is a training of its own; squares of tissue are resampled, the same for all arms.
     """
-    pairs = [pair for pair in PAIRS if all(any(row in rows_of(configuration, f) for f in folds) for row in pair)]
-    apart = [pair for pair in pairs if pair[0] in SLOW]
-    groups = [([p for p in pairs if p not in apart], folds), (apart, [f for f in folds if f.name in SLOW_FOLDS])]
-    seen: dict[Fold, list[Predicted]] = {}
-    found = {}
-    for some, where in groups:
-        if not some:
-            continue
-        names = list(dict.fromkeys(row for pair in some for row in pair))
-        seen = {fold: _predicted(configuration, fold, names, task, done) for fold in where}
-        draws = draw([one for fold in where for one in seen[fold]], resamples=RESAMPLES)
-        places = [(names.index(a), names.index(b)) for a, b in some]
-        bounds = {metric: pairwise(*errors(draws[metric], places)) for metric in draws}
-        for k, (a, b) in enumerate(some):
-            found[f"{a} - {b}"] = {metric.upper(): bounds[metric][k]._asdict() for metric in bounds}
+    names = list(dict.fromkeys(row for pair in pairs for row in pair))
+    seeds = [one for fold in folds for one in _predicted(configuration, fold, names, task, done)]
+    draws = draw(seeds, resamples=RESAMPLES)
+    places = [(names.index(a), names.index(b)) for a, b in pairs]
+    bounds = {metric: pairwise(*errors(draws[metric], places)) for metric in draws}
     tick()
-    return found
+    return {
+        f"{a} - {b}": {metric.upper(): found[k]._asdict() for metric, found in bounds.items()}
+        for k, (a, b) in enumerate(pairs)
+    }
 
 
 def _predicted(
@@ -205,7 +211,11 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
     ]
     if not rows:
         raise InputError("no part of the study is there yet: nothing to show")
-    differences = {name: results[key] for name in configuration["sets"] if (key := f"{name} | differences") in results}
+    kinds = ("differences", "differences, slow")
+    differences = {
+        name: {pair: one for kind in kinds for pair, one in results.get(f"{name} | {kind}", {}).items()}
+        for name in configuration["sets"]
+    }
     notes = [
         f"{name}: PCC@M of {pair}: {found['PCC']['difference']:+.4f} "
         f"[{found['PCC']['low']:+.4f}, {found['PCC']['high']:+.4f}]"

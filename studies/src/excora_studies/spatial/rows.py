@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -243,8 +242,7 @@ def _network(model: str, options: dict[str, Any], recipe: dict[str, Any]) -> Fit
 
 def arms(configuration: dict[str, Any]) -> dict[str, Arm]:
     """Every row by name."""
-    rates, decays = configuration["rates"], configuration["decays"]
-    tried = tuple({"learning_rate": a, "weight_decay": b} for a, b in itertools.product(rates, decays))
+    tried = tuple({"learning_rate": rate, "weight_decay": decay} for rate, decay in configuration["tried"])
 
     def network(model: str, **options: Any) -> Arm:
         return Arm(

@@ -110,7 +110,7 @@ def _score(configuration: dict[str, Any], model: Reranker, seed: int, most: int)
 def report(configuration: dict[str, Any], results: Results) -> Report:
     """mAP by way."""
     runs = [results[f"seed {seed}"] for seed in configuration["seeds"]]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for way in WAYS:
         values = torch.tensor([run[way] for run in runs])
         rows.append({"way": way, "mAP": float(values.mean()), "mAP sd": float(values.std(correction=0))})

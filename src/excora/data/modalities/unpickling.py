@@ -45,10 +45,11 @@ class _Type:
     __slots__ = ("letters", "order")
 
     def __init__(self, letters: Any, *_: Any) -> None:
-        self.letters, self.order = letters.decode("ascii") if isinstance(letters, bytes) else letters, "<"
+        self.letters: Any = letters.decode("ascii") if isinstance(letters, bytes) else letters
+        self.order: Any = "<"
 
     def __setstate__(self, state: Any) -> None:
-        self.order: Any = {"<": "<", ">": ">", "|": "|", "=": "<"}[state[1]]
+        self.order = {"<": "<", ">": ">", "|": "|", "=": "<"}[state[1]]
 
     def found(self) -> np.dtype[Any]:
         if not isinstance(self.letters, str) or "," in self.letters or len(self.letters) > 12:

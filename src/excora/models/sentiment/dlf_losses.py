@@ -54,7 +54,7 @@ def hinge(summaries: Tensor, target: Tensor, known: Tensor | None = None) -> Ten
 
     >>> vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).unsqueeze(1)
     >>> hinge(vectors, torch.tensor([[0.0], [0.0], [2.0]])), hinge(vectors, torch.tensor([[0.0], [2.0], [0.0]]))
-    (tensor(0.), tensor(1.0500))
+    (tensor(0.), tensor(0.8000))
     """
     if known is not None:
         whole = known.all(1)

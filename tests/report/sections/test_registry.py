@@ -57,7 +57,7 @@ def test_a_section_from_outside_has_its_place_and_its_template(registry, package
     write_run(tmp_path, samples=60)
     page = page_of(RunRecord.load(tmp_path), tmp_path)
     names = list(page.sections)
-    assert names[names.index("maps") - 1 : names.index("maps") + 2] == ["attention", "maps", "elements"]
+    assert names[names.index("maps") - 1 : names.index("maps") + 2] == ["collapse", "maps", "elements"]
     assert page.sections["maps"].count(HOSTILE) == 4
     assert IMAGE in page.sections["maps"]
     assert "Tissue <maps>" in page.sections["maps"]

@@ -190,7 +190,7 @@ class Settings:
                 return checked(field, value)
             except InputError as error:
                 wrong.append(error)
-        raise wrong[0]
+        raise max(wrong, key=lambda error: len(str(error)))  # of the model with the widest choice
 
     def model_for(self, kind: str) -> Model:
         """The model; "auto" is the default for this kind of samples that has the options named.

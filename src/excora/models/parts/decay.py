@@ -26,7 +26,7 @@ def decay_channel(query: Tensor, times: Tensor, allowed: Tensor, *, memory: floa
 
     >>> c = decay_channel(torch.tensor([10.0]), torch.tensor([[10.0, 5.0]]), torch.ones(1, 2) > 0, memory=5.0, dim=1)
     >>> c[0, 0].item(), round(torch.exp(-(c[0, 1] ** 2)).item(), 3)
-    (0.0, 0.272)
+    (0.0, 0.286)
     """
     if not memory > 0:
         raise InputError(f"memory must be a time above 0, got {memory}")
@@ -57,4 +57,4 @@ def _channel(query: Tensor, times: Tensor, allowed: Tensor, memory: float, dim: 
     m = torch.where(both, similar, 0.0) + (dim + 2.0) * torch.eye(times.shape[1], dtype=times.dtype)
     omega = torch.linalg.solve(m, r)
     top = omega.amax(1, keepdim=True).clamp_min(torch.finfo(omega.dtype).tiny)
-    return torch.where(allowed, -(omega / top).clamp(LEAST, 1.0).log(), 0.0).clamp_min(0.0).sqrt()
+    return torch.where(allowed, (omega / top).clamp(LEAST, 1.0).reciprocal().log(), 0.0).sqrt()

@@ -27,7 +27,7 @@ def collapse(record: RunRecord) -> Made:
     )
     note = "Mean cosine of two elements of a sample: 1 if all point one way, 0 if they have nothing in common."
     view = View([line("Mean cosine", cosine, "@c1")], axes("Mean cosine", cosine))
-    return Section(plots=[Plot("collapse", "Mean cosine", sentence, {"": view}, data, note)])
+    return Section(plots=[Plot("mean-cosine", "Mean cosine", sentence, {"": view}, data, note)])
 
 
 def _said(start: float, end: float) -> str:

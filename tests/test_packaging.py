@@ -63,7 +63,8 @@ def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
     assert str(installed) in where
     x = np.random.default_rng(0).normal(size=(60, 2))
     pd.DataFrame(x, columns=["a", "b"]).assign(y=x.sum(1)).to_csv(tmp_path / "t.csv", index=False)
-    excora(installed, tmp_path, "fit", "t.csv", "--target", "y", "--output", "run")
+    options = ["--target", "y", "--output", "run", "--model", "pool", "--start", "ridge", "--epochs", "1"]
+    excora(installed, tmp_path, "fit", "t.csv", *options)
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
     excora(installed, tmp_path, "predict", "run", "t.csv", "--output", "p.csv")
     found = pd.read_csv(tmp_path / "p.csv")

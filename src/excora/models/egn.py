@@ -98,7 +98,7 @@ class EGN(Network):
         last = layers - layers % every
 
         def layer(number: int) -> Layer:
-            here = {"pool": exemplar_pool, "last": number == last}
+            here: dict[str, Any] = {"pool": exemplar_pool, "last": number == last}
             bridge = None if number % every else Bridge(dim, patches, exemplar_heads, exemplar_width, **here)
             return Layer(dim, heads, head_width, hidden, bridge)
 
@@ -201,6 +201,10 @@ class EGNModel(Model):
     says = "windows of a slide as patches, guided by the spots of other slides most like them (EGN)"
     reads = ("spatial",)
     Options = EGNOptions
+    small = {  # noqa: RUF012
+        "window": 32, "patch": 16, "dim": 32, "layers": 2, "heads": 1, "hidden": 32,
+        "exemplars": 3, "exemplar_heads": 2, "exemplar_width": 8,
+    }  # fmt: skip
     # DIFF: EGN has MSE + 0.5 (1 - PCC). The dispersion that the paper's loss multiplies that by is rho here, where
     # labels have a deviation of 1, and about 0.2 on its own scale of [0, 1]: four times the weight makes up for it.
     recipe = {  # noqa: RUF012

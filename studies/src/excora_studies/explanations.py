@@ -9,6 +9,7 @@ prediction.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _graphs(count: int, tick: Tick) -> dict[str, float]:
     return {f"{n:g}": hits[n] / count for n in SENSITIVITIES}
 
 
-def _inputs(x: torch.Tensor) -> dict[str, torch.Tensor]:
+def _inputs(x: torch.Tensor) -> Any:
     return {"numeric": x, "missing": torch.zeros_like(x, dtype=torch.bool), "codes": torch.zeros(len(x), 0).long()}
 
 
@@ -82,7 +83,7 @@ def _planted(configuration: dict[str, Any], attention: Any, seed: int, tick: Tic
     x = torch.randn(configuration["rows"], 6, generator=torch.Generator().manual_seed(99))
     with torch.no_grad():
         for row in x:
-            weights = attention_maps(model, lambda row=row: model(_inputs(row[None])))[-1][0].double().numpy()
+            weights = attention_maps(model, partial(model, _inputs(row[None])))[-1][0].double().numpy()
 
             def predict(there: np.ndarray, row: torch.Tensor = row) -> float:
                 return float(model(_inputs((row * torch.from_numpy(there))[None])).prediction)
@@ -102,7 +103,7 @@ def _planted(configuration: dict[str, Any], attention: Any, seed: int, tick: Tic
 
 def report(configuration: dict[str, Any], results: Results) -> Report:
     """Both parts."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for attention in ("softmax", "eca-paper"):
         runs = [results[f"{attention}, seed {seed}"] for seed in configuration["seeds"]]
         means = {key: float(np.mean([r[key] for r in runs])) for key in ("right", "linked", "negative")}

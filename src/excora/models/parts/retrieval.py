@@ -126,7 +126,7 @@ class RetrievalNetwork(Network):
         self.label = nn.Linear(spec.targets, values)
         self.spec, self.gaps = spec, list(gaps)
         #: The arguments after ``spec``, plain values for JSON.
-        named = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
+        named: dict[str, Any] = {"gaps": self.gaps, "pool": pool, "metric": metric, "residual": residual}
         named |= {"memory": memory, "rerank": rerank}
         self.options: dict[str, Any] = sizes | rates | named | options
         self.kind: Kind = "diagonal" if metric == "full" and columns > WIDE else metric

@@ -39,8 +39,8 @@ class Summary(NamedTuple):
         known = rho[~np.isnan(rho)]
         if not len(known):
             return cls(None, None, None, len(rho))
-        quantiles = map(float, np.quantile(known, [0.25, 0.5]))
-        return cls(*quantiles, float(known.mean()), len(rho) - len(known))
+        first, second = map(float, np.quantile(known, [0.25, 0.5]))
+        return cls(first, second, float(known.mean()), len(rho) - len(known))
 
 
 @section("genes", "Genes", place=60)

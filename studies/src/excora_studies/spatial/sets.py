@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -139,8 +139,8 @@ def prepare(dataset: Dataset, fold: Fold, *, neighbours: int, components: int) -
     kept = {name: inputs[name] for name in ("places", "own", "position", "slide")}
     for name in ("elements", "feature"):
         kept[name] = reduced(inputs[name], inputs[name][parts.train], components)
-    spec = dataclasses.replace(known.spec, width=kept["feature"].shape[1])
-    group = content.slide_names if fold.set == "her2st" else data.group  # type: ignore[union-attr]
+    spec: Any = dataclasses.replace(cast(Any, known.spec), width=kept["feature"].shape[1])
+    group: Any = content.slide_names if fold.set == "her2st" else data.group  # type: ignore[union-attr]
     unit = _units(inputs["position"].numpy(), np.unique(group, return_inverse=True)[1])
     return Task(
         data.target, known.scale(data.target), known, parts, spec, Held(kept),  # type: ignore[arg-type]

@@ -143,7 +143,7 @@ def prepare(dataset: Dataset, fold: Fold, *, neighbours: int, components: int) -
     group: Any = content.slide_names if fold.set == "her2st" else data.group  # type: ignore[union-attr]
     unit = _units(inputs["position"].numpy(), np.unique(group, return_inverse=True)[1])
     return Task(
-        data.target, known.scale(data.target), known, parts, spec, Held(kept),  # type: ignore[arg-type]
+        data.target, known.scale(data.target), known, parts, spec, Held(kept),
         means[:, :width], means[:, width:], group, unit,
     )  # fmt: skip
 

@@ -107,8 +107,8 @@ ERRORS = {"mse": squared_error, "mae": absolute_error}
 class JointLoss(nn.Module):
     """MSE + weight * correlation loss + penalties, of the global batch.
 
-    MSE = sum w (yhat - y)^2 / sum w over all unmasked entries of all targets; with ``error="mae"`` ``|yhat - y|`` in place
-    of the square. ``correlation`` is one of the losses above. ``penalty``, given at the call, is a ``Penalty`` or
+    MSE = sum w (yhat - y)^2 / sum w over all unmasked entries of all targets; with ``error="mae"`` the
+    absolute error in place of the square. ``correlation`` is one of the losses above. ``penalty``, given at the call, is a ``Penalty`` or
     another (sum, count) pair, of scalars or vectors, or several of them: each entry adds sum / max(count, 1). No
     unmasked entry gives an MSE of 0.
 

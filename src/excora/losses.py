@@ -108,9 +108,9 @@ class JointLoss(nn.Module):
     """MSE + weight * correlation loss + penalties, of the global batch.
 
     MSE = sum w (yhat - y)^2 / sum w over all unmasked entries of all targets; with ``error="mae"`` the
-    absolute error in place of the square. ``correlation`` is one of the losses above. ``penalty``, given at the call, is a ``Penalty`` or
-    another (sum, count) pair, of scalars or vectors, or several of them: each entry adds sum / max(count, 1). No
-    unmasked entry gives an MSE of 0.
+    absolute error in place of the square. ``correlation`` is one of the losses above. ``penalty``, given at the call,
+    is a ``Penalty`` or another (sum, count) pair, of scalars or vectors, or several of them: each entry adds
+    sum / max(count, 1). No unmasked entry gives an MSE of 0.
 
     >>> loss = JointLoss(PearsonLoss(), weight=0.5)
     >>> loss(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 3.0]), penalty=(torch.tensor(6.0), torch.tensor(2)))

@@ -17,16 +17,10 @@ from excora.models.base import Model, Network, Output, Samples, register_model, 
 from excora.models.files import check_depth
 from excora.models.parts.egn import Bridge, Layer, PatchReadOut, Projector, cut
 from excora.models.parts.exemplars import Exemplars
+from excora.models.parts.readout import FORMS
 from excora.models.parts.spots import carried, check_bank, check_counts
 from excora.options import Options, option
 from excora.pooling import Pooled
-
-#: The options of :class:`Extrapolation` that each read-out starts from; None: it has none.
-FORMS: dict[str, dict[str, Any] | None] = {
-    "softmax": None,
-    "eca": {},
-    "eca-paper": {"residual": "paper", "temperature": (0.5, 1.0), "cap": 2.0},
-}
 
 
 class Head(nn.Module):

@@ -19,18 +19,11 @@ from excora.models.files import check_depth
 from excora.models.parts.cooccurrence import STARTS, start_from_cooccurrence
 from excora.models.parts.defaults import batches, epochs
 from excora.models.parts.older import renewed
-from excora.models.parts.readout import ReadOut
+from excora.models.parts.readout import FORMS, ReadOut
 from excora.models.parts.transformer import Block, FeedForward
 from excora.models.pool import SCALING, SCALINGS
 from excora.options import Options, option
 from excora.reduce import Penalty
-
-#: The options of :class:`Extrapolation` that each kind of attention starts from; None: it has none.
-FORMS: dict[str, dict[str, Any] | None] = {
-    "softmax": None,
-    "eca": {},
-    "eca-paper": {"residual": "paper", "temperature": (0.5, 1.0), "cap": 2.0},
-}
 
 
 class Encoder(nn.Module):

@@ -24,12 +24,12 @@ from excora.errors import InputError
 from excora.extrapolation import Extrapolation
 from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
-from excora.models.ft_transformer import FORMS, Head
+from excora.models.ft_transformer import Head
 from excora.models.parts.cooccurrence import STARTS, start_from_cooccurrence
 from excora.models.parts.datapoints import RowsAndColumns
 from excora.models.parts.defaults import batches, epochs
 from excora.models.parts.hidden_cells import HiddenCells
-from excora.models.parts.readout import ReadOut
+from excora.models.parts.readout import FORMS, ReadOut
 from excora.models.pool import SCALING, SCALINGS
 from excora.options import Options, option
 

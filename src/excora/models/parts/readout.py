@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,6 +14,13 @@ from excora.functional import at_least_float32
 from excora.models.parts.transformer import Attention, statistics
 from excora.pooling import Pooled
 from excora.reduce import Penalty
+
+#: The options of :class:`Extrapolation` that each kind of attention starts from; None: it has none.
+FORMS: dict[str, dict[str, Any] | None] = {
+    "softmax": None,
+    "eca": {},
+    "eca-paper": {"residual": "paper", "temperature": (0.5, 1.0), "cap": 2.0},
+}
 
 
 class ReadOut(nn.Module):

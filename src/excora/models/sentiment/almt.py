@@ -14,7 +14,7 @@ from excora.data.dataset import Spec
 from excora.errors import InputError
 from excora.models.base import Output, register_model
 from excora.models.files import check_depth
-from excora.models.ft_transformer import FORMS
+from excora.models.parts.readout import FORMS
 from excora.models.sentiment.almt_layers import CrossLayer, Reader
 from excora.models.sentiment.base import PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
 from excora.models.sentiment.parts import Sequence, Streams

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from excora.extrapolation import Extrapolation, extrapolate, sharpness
 from excora.functional import at_least_float32, dispersion, masked_mean
-from excora.models.ft_transformer import FORMS
+from excora.models.parts.readout import FORMS
 from excora.models.sentiment.parts import Sequence
 from excora.pooling import Pooled
 from excora.reduce import Penalty

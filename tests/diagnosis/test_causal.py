@@ -58,7 +58,7 @@ def test_graphs_come_back_when_the_test_is_sensitive():
 
 
 def test_a_blunt_test_misses_some():
-    assert 0.4 < _recovered(768, 60) < 0.9  # 0.68 +- 0.1 over 200: `excora reproduce` measures it
+    assert 0.4 < _recovered(768, 60) < 0.9  # the spec has 0.68 +- 0.1; `excora reproduce explanations` finds 0.50
 
 
 def test_partial_correlation_is_that_of_residuals():

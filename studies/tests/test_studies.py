@@ -13,12 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
 from rich.console import Console
 
-from excora.data.table import TableSpec
 from excora.errors import InputError
 from excora.storage import write_atomically
 from excora.tasks.plateau import LEVELS
@@ -27,6 +27,7 @@ from excora_studies.figures import Figure, Line, Panel, html, png
 from excora_studies.pages import blocks, main, read, render
 from excora_studies.runner import Chunk, Report
 from excora_studies.store import Store, csv_text, plain
+from excora_studies.tabular.networks import ft_transformer
 from excora_studies.watch import watch
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -263,23 +264,24 @@ def test_plateau_study_runs_on_a_users_folder(tmp_path: Path) -> None:
 
 def test_plateau_rows_are_scaled_by_training_and_models_start_alike(tmp_path: Path) -> None:
     folder = fake_sets(tmp_path / "sets")
-    rows = plateau.split("Auto MPG", 1, folder)
-    places = [part.numpy() for part in plateau.parts(9, 1)]
-    assert sorted(int(place) for part in places for place in part) == list(range(9))
+    rows = plateau.prepare("Auto MPG", 1, folder)
+    assert sorted(int(place) for part in rows.split for place in part) == list(range(9))
     numeric, _, target = small_tables.load("Auto MPG", folder)
-    label = target.to_numpy()
-    seen = label[places[0]]
-    for part, place in zip(rows, places, strict=True):
-        assert part.target.tolist() == pytest.approx(((label[place] - seen.mean()) / seen.std()).tolist(), abs=1e-6)
-        assert torch.equal(part.x["missing"], torch.tensor(numeric.isna().to_numpy()[place]))
-        assert not part.x["numeric"][part.x["missing"]].any()
-        assert part.x["numeric"].isfinite().all()
-    spec, setup = TableSpec(targets=1, numeric=6, categories=(4,)), plateau.Setup(dim=8, heads=2)
-    first, second = (plateau.build(variant, spec, 5, setup).eval() for variant in plateau.VARIANTS)
+    label, x = target.to_numpy(), rows.features.read(np.arange(9))
+    seen = label[rows.split.train]
+    assert rows.target[:, 0].tolist() == pytest.approx(((label - seen.mean()) / seen.std()).tolist(), abs=1e-6)
+    assert torch.equal(x["missing"], torch.tensor(numeric.isna().to_numpy()))
+    assert not x["numeric"][x["missing"]].any()
+    assert x["numeric"].isfinite().all()
+    assert x["numeric"][rows.split.train].mean(0).abs().max() < 1e-6
+    setup = plateau.Setup(dim=8, heads=2)
+    first, second = (
+        ft_transformer(rows.spec, setup.options(attention), 5).eval() for attention, _ in plateau.VARIANTS.values()
+    )
     extra = second.state_dict().keys() - first.state_dict().keys()
     assert extra
     assert all("extrapolation" in name for name in extra)
-    torch.testing.assert_close(first(rows[0].x).prediction, second(rows[0].x).prediction)
+    torch.testing.assert_close(first(x).prediction, second(x).prediction)
 
 
 def test_committed_results_reach_the_figures() -> None:

@@ -12,24 +12,26 @@ import dataclasses
 import statistics
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from excora.data.dataset import Inputs, each
-from excora.data.table import TableSpec
-from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLoss
-from excora.models.ft_transformer import FTTransformer
-from excora.moments import pearson
+from excora.data.splits import Split
+from excora.data.table import TableFeatures, TableSpec
+from excora.settings import Machine, Recipe
+from excora.stats.correlation import pearson
+from excora.training import train
 from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table, with_spread
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.small_tables import SETS, find_folder, load
 from excora_studies.synthetic import spread
+from excora_studies.tabular.networks import ft_transformer, predict
 from excora_studies.watch import watch
 
-VARIANTS = ("softmax", "ECA")
+#: By name the read-out's attention and the correlation loss.
+VARIANTS = {"softmax": ("softmax", "pearson"), "ECA": ("eca", "dnpl")}
 PARTS = ("train", "validation")
 
 
@@ -46,16 +48,26 @@ class Setup:
     dropout: float = 0.1  # of the attention and of the feed-forwards
     weight: float = 0.5
 
+    def options(self, attention: str) -> dict[str, Any]:
+        """Of the network."""
+        rates = {"attention_dropout": self.dropout, "feedforward_dropout": self.dropout}
+        return {"dim": self.dim, "blocks": self.blocks, "heads": self.heads, "attention": attention} | rates
+
+    def recipe(self, correlation: str, seed: int) -> Recipe:
+        """Of the training: AdamW without decay, which is Adam, at one step size; the epoch by validation PCC."""
+        return Recipe(
+            correlation=correlation, correlation_weight=self.weight, epochs=self.epochs, patience=self.epochs,
+            criterion="pcc", batch_size=self.batch, learning_rate=self.rate, weight_decay=0.0, seed=seed,
+        )  # fmt: skip
+
 
 class Rows(NamedTuple):
-    """Rows of a table, numbers standardised, with their standardised target (n,)."""
+    """Rows of a table, numbers and target (n, 1) standardised by the figures of the training rows, and their parts."""
 
-    x: Inputs
-    target: Tensor
-
-    def take(self, index: Tensor) -> Rows:
-        """The rows of ``index``."""
-        return Rows(each(self.x, lambda part: part[index]), self.target[index])
+    spec: TableSpec
+    features: TableFeatures
+    target: NDArray[np.float32]
+    split: Split
 
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:
@@ -73,109 +85,59 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
     setup, folder = Setup(**configuration["setup"]), find_folder(data)
 
     def one(name: str, seed: int) -> Chunk:
-        ticks = setup.epochs * len(VARIANTS)
-        return Chunk(f"{name}, seed {seed}", ticks, lambda _, tick: _compare(name, seed, setup, folder, tick))
+        return Chunk(f"{name}, seed {seed}", len(VARIANTS), lambda _, tick: _compare(name, seed, setup, folder, tick))
 
     return [one(name, seed) for name in configuration["sets"] for seed in configuration["seeds"]]
 
 
-def parts(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def parts(rows: int, seed: int) -> Split:
     """Row numbers of the parts: 70 % training, 15 % validation, 15 % test, at random.
 
     >>> [len(part) for part in parts(20, 0)]
     [14, 3, 3]
     """
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
-    first, second = round(0.7 * rows), round(0.85 * rows)
-    return order[:first], order[first:second], order[second:]
+    order = np.random.default_rng(seed).permutation(rows)
+    return Split(*np.split(order, [round(0.7 * rows), round(0.85 * rows)]))
 
 
-def split(name: str, seed: int, folder: Path) -> tuple[Rows, Rows, Rows]:
-    """Training, validation and test rows, standardised by the figures of the training rows."""
-    numeric, codes, target = (torch.tensor(part.to_numpy()) for part in load(name, folder))
-    places = parts(len(target), seed)
-    seen, label, missing = numeric[places[0]], target[places[0]], numeric.isnan()
-    mean = seen.nanmean(0).nan_to_num()
-    deviation = (seen - mean).square().nanmean(0).sqrt()
-    numeric = torch.where(missing, 0.0, (numeric - mean) / torch.where(deviation > 0, deviation, 1.0))
-    y = (target - label.mean()) / label.std(correction=0)
-    rows = Rows({"numeric": numeric.float(), "missing": missing, "codes": codes}, y.float())
-    training, validation, test = (rows.take(part) for part in places)
-    return training, validation, test
-
-
-def build(variant: str, spec: TableSpec, seed: int, setup: Setup) -> FTTransformer:
-    """The model of a variant; for one seed all start from the same weights.
-
-    >>> spec, setup = TableSpec(targets=1, numeric=2), Setup(dim=8, heads=2)
-    >>> missing, codes = torch.zeros(3, 2, dtype=torch.bool), torch.zeros(3, 0, dtype=torch.long)
-    >>> x = {"numeric": torch.randn(3, 2), "missing": missing, "codes": codes}
-    >>> first, second = (build(variant, spec, 0, setup).eval()(x).prediction for variant in VARIANTS)
-    >>> torch.allclose(first, second, atol=1e-6)
-    True
-    """
-    torch.manual_seed(seed)
-    plain = FTTransformer(spec, **_options(setup))
-    if variant == "softmax":
-        return plain
-    model = FTTransformer(spec, attention="eca", **_options(setup))
-    model.load_state_dict(plain.state_dict(), strict=False)  # all but gain and temperature, which softmax has not
-    return model
-
-
-def _options(setup: Setup) -> dict[str, Any]:
-    rates = {"attention_dropout": setup.dropout, "feedforward_dropout": setup.dropout}
-    return {"dim": setup.dim, "blocks": setup.blocks, "heads": setup.heads} | rates
+def prepare(name: str, seed: int, folder: Path) -> Rows:
+    """The rows of a set, split and standardised."""
+    numeric, codes, target = (part.to_numpy() for part in load(name, folder))
+    split = parts(len(target), seed)
+    missing, seen, label = np.isnan(numeric), numeric[split.train], target[split.train]
+    known = np.maximum((~np.isnan(seen)).sum(0), 1)
+    mean = np.nansum(seen, 0) / known
+    deviation = np.sqrt(np.nansum(np.square(seen - mean), 0) / known)
+    numeric = np.where(missing, 0.0, (numeric - mean) / np.where(deviation > 0, deviation, 1.0))
+    features = TableFeatures(numeric.astype(np.float32), missing, codes)
+    sizes = tuple(int(size) for size in codes.max(0, initial=0) + 1)
+    y = ((target - label.mean()) / label.std()).astype(np.float32)
+    return Rows(TableSpec(targets=1, numeric=numeric.shape[1], categories=sizes), features, y[:, None], split)
 
 
 def _compare(name: str, seed: int, setup: Setup, folder: Path, tick: Tick) -> dict[str, Any]:
-    rows = split(name, seed, folder)
-    sizes = tuple(int(column.max()) + 1 for column in load(name, folder)[1].to_numpy().T)
-    spec = TableSpec(targets=1, numeric=cast(Tensor, rows[0].x["numeric"]).shape[1], categories=sizes)
-    return {variant: _fit(variant, rows, spec, seed, setup, tick) for variant in VARIANTS}
+    rows = prepare(name, seed, folder)
+    return {variant: _fit(variant, rows, seed, setup, tick) for variant in VARIANTS}
 
 
-def _fit(
-    variant: str, rows: tuple[Rows, Rows, Rows], spec: TableSpec, seed: int, setup: Setup, tick: Tick
-) -> dict[str, Any]:
+def _fit(variant: str, rows: Rows, seed: int, setup: Setup, tick: Tick) -> dict[str, Any]:
     """Train one model; its curves, what the detector says of them, and the test scores of the chosen epoch.
 
-    A loop of its own, as the figures on file are of it: :func:`excora.training.train` draws other batches, and has of
-    the training rows what its monitor sees in the steps of an epoch, with dropout, where this looks at them afterwards.
+    The curve of the training rows is the monitor's: the predictions of an epoch's own steps, with dropout.
     """
-    training, validation, test = rows
-    curves: dict[str, list[float]] = {f"{part}_{metric}": [] for part in PARTS for metric in ("pcc", "mse")}
-    chosen, best = -1, {}
-    with torch.random.fork_rng(devices=[]):
-        model = build(variant, spec, seed, setup)
-        torch.manual_seed(seed)  # the same batches and dropout for all
-        loss = JointLoss(DispersionNormalizedPearsonLoss() if variant == "ECA" else PearsonLoss(), weight=setup.weight)
-        optimizer = torch.optim.Adam(model.parameters(), lr=setup.rate)
-        for epoch in range(setup.epochs):
-            model.train()
-            for index in torch.randperm(len(training.target)).split(setup.batch):
-                batch = training.take(index)
-                optimizer.zero_grad()
-                output = model(batch.x)
-                loss(output.prediction[:, 0], batch.target, penalty=output.penalties).backward()
-                optimizer.step()
-            for part, seen in zip(PARTS, (training, validation), strict=True):
-                for metric, value in zip(("pcc", "mse"), _score(model, seen), strict=True):
-                    curves[f"{part}_{metric}"].append(value)
-            if curves["validation_pcc"][-1] > max([-2.0, *curves["validation_pcc"][:-1]]):
-                chosen, best = epoch, {key: value.clone() for key, value in model.state_dict().items()}
-            tick()
-    model.load_state_dict(best)
-    scores = _score(model, test)
+    attention, correlation = VARIANTS[variant]
+    network = ft_transformer(rows.spec, setup.options(attention), seed)
+    recipe = setup.recipe(correlation, seed)
+    run = train(
+        network, rows.features, rows.target, rows.split, recipe, Machine(accelerator="cpu"), progress=False
+    )  # fmt: skip
+    curves = {f"train_{metric}": [record[metric] for record in run.monitor.records] for metric in ("pcc", "mse")}
+    curves |= {name: [row[name] for row in run.rows] for name in ("validation_pcc", "validation_mse")}
+    prediction, label = predict(run.network, rows.features, rows.split.test), rows.target[rows.split.test, 0]
+    scores = {"pcc": pearson(prediction, label).item(), "mse": float(np.square(prediction - label).mean())}
     watched = {part: watch(curves[f"{part}_pcc"], curves[f"{part}_mse"]) for part in PARTS}
-    return {"epoch": chosen + 1, "pcc": scores[0], "mse": scores[1], "watch": watched, "curves": curves}
-
-
-@torch.no_grad()
-def _score(model: FTTransformer, rows: Rows) -> tuple[float, float]:
-    model.eval()
-    prediction = model(rows.x).prediction[:, 0]
-    return pearson(prediction, rows.target).item(), (prediction - rows.target).square().mean().item()
+    tick()
+    return {"epoch": run.best_epoch + 1, **scores, "watch": watched, "curves": curves}
 
 
 def report(configuration: dict[str, Any], results: Results) -> Report:

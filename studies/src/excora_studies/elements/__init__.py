@@ -1,7 +1,7 @@
 """Study ``elements``: superconductors as bags of chemical elements, against 81 features made by hand.
 
 The features are statistics of the properties and fractions that the bags hold. Every network is a ``BagRegressor``, and
-rows on bags differ in the pool alone: one start of the encoder, one loss, the same batches.
+rows on bags differ in the pool and its learning rate alone: one start of the encoder, one loss, the same batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from excora.data.splits import Split
 from excora.peers import Part, peers
 from excora_studies.elements import page
 from excora_studies.elements.bags import FILE, Materials, read
-from excora_studies.figures import Figure, Line, Panel
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.small_tables import find_folder
 from excora_studies.synthetic import spread
@@ -37,16 +36,16 @@ OPTIONS = {
     "head": 1,
     "epochs": 12,
     "batch_size": 256,
-    "learning_rate": 3e-3,
     "schedule": "cosine",
     "clip": 1.0,
     "average": 0.99,
     "weight_decay": 1e-4,
 }
+#: Of these learning rates every network gets the one with its highest validation PCC on the split of TUNED.
+RATES = (1e-3, 3e-3, 1e-2)
+TUNED = ("random", 0)
 #: Test materials that an element must occur in, over all seeds, to be in the figure.
 OFTEN = 100
-#: Pools whose attention is shown by element.
-LOOKED_AT = ("softmax", "eca")
 
 
 def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str, Any]:
@@ -55,29 +54,39 @@ def configure(*, seeds: int | None, preset: str, data: Path | None) -> dict[str,
     find_folder(data, [FILE])
     options = OPTIONS | {"epochs": 2, "dim": 8} if quick else OPTIONS
     sizes = {"trees": 5, "materials": 400} if quick else {"trees": 150, "materials": None}
-    return {"seeds": list(range(seeds or (1 if quick else 3))), "setup": options, **sizes}
+    rates = RATES[1:] if quick else RATES
+    return {"seeds": list(range(seeds or (1 if quick else 3))), "setup": options, "rates": list(rates), **sizes}
 
 
 def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:
-    """For each split and seed a chunk that says what is to be predicted, and one for each row."""
+    """The learning rates first; for each split and seed a chunk that says what is to be predicted, one for each row."""
     materials = functools.cache(lambda: read(data, configuration["materials"]))
 
     def test(split: str, seed: int) -> Chunk:
         return Chunk(_key(split, seed, "test"), 0, lambda _, __: _test(materials(), split, seed))
 
     def one(split: str, seed: int, row: str) -> Chunk:
-        def compute(_: Results, tick: Tick) -> dict[str, Any]:
-            found = _fit(materials(), split, seed, row, configuration)
+        def compute(done: Results, tick: Tick) -> dict[str, Any]:
+            found = _fit(materials(), split, seed, row, configuration, done.get(_tuning(row)))
             tick()
             return found
 
         return Chunk(_key(split, seed, row), 1, compute)
 
-    found: list[Chunk] = []
+    def rate(row: str) -> Chunk:
+        return Chunk(
+            _tuning(row), len(configuration["rates"]), lambda _, tick: _tune(materials(), row, configuration, tick)
+        )
+
+    found = [rate(row) for row in ROWS if row != TREES]
     for seed in configuration["seeds"]:
         for split in SPLITS:
             found += [test(split, seed), *(one(split, seed, row) for row in ROWS)]
     return found
+
+
+def _tuning(row: str) -> str:
+    return f"learning rate | {row}"
 
 
 def _key(split: str, seed: int, row: str) -> str:
@@ -110,12 +119,28 @@ def _test(materials: Materials, split: str, seed: int) -> dict[str, Any]:
     return {"target": pack(task.scaled(task.target[task.test])), "unit": composition[task.test].tolist()}
 
 
-def _fit(materials: Materials, split: str, seed: int, row: str, configuration: dict[str, Any]) -> dict[str, Any]:
+def _tune(materials: Materials, row: str, configuration: dict[str, Any], tick: Tick) -> dict[str, Any]:
+    """The learning rate of a network with the highest validation PCC, and that PCC by rate; no test part is read."""
+    task, found = Task(materials, *TUNED), []
+    for rate in configuration["rates"]:
+        model = _model(materials, task, row, TUNED[1], configuration["setup"] | {"learning_rate": rate})
+        found.append(model.history_[model.best_epoch_]["validation_pcc"])
+        tick()
+    return {"rate": configuration["rates"][int(np.argmax(found))], "validation_pcc": found}
+
+
+def _fit(
+    materials: Materials, split: str, seed: int, row: str, configuration: dict[str, Any], tuned: dict[str, Any] | None
+) -> dict[str, Any]:
     """Scores of a row on the test part, its predictions there, standardised, and its attention."""
     task = Task(materials, split, seed)
     start = time.process_time()
-    predict = _trees if row == TREES else _network
-    prediction, more = predict(materials, task, row, seed, configuration)
+    if tuned is None:
+        prediction, more = _trees(materials, task, seed, configuration)
+    else:
+        prediction, more = _network(
+            materials, task, row, seed, configuration["setup"] | {"learning_rate": tuned["rate"]}
+        )
     seconds = time.process_time() - start
     result = scores(prediction, task.target[task.test])
     return {**result, "seconds": seconds, **more, "prediction": pack(task.scaled(prediction))}
@@ -126,19 +151,25 @@ def _features(materials: Materials) -> NDArray[np.float64]:
     return np.asarray(content.frame.to_numpy(np.float64))
 
 
-def _network(
-    materials: Materials, task: Task, row: str, seed: int, configuration: dict[str, Any]
-) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    """A ``BagRegressor``, which picks its own validation part; the features are a bag of one element with any pool."""
+def _bags(materials: Materials, row: str, part: NDArray[np.intp]) -> list[NDArray[np.float32]]:
+    """The features are a bag of one element."""
+    return list(_features(materials)[part][:, None]) if row == NETWORK else [materials.bags[k] for k in part]
+
+
+def _model(materials: Materials, task: Task, row: str, seed: int, options: dict[str, Any]) -> Any:
+    """A ``BagRegressor``, which picks its own validation part; for the features any pool will do."""
     from excora.estimators import BagRegressor
 
-    if row == NETWORK:
-        known, test = (list(_features(materials)[part][:, None]) for part in (task.known, task.test))
-    else:
-        known, test = ([materials.bags[k] for k in part] for part in (task.known, task.test))
     pool = "mean" if row == NETWORK else row.removeprefix("bags, ")
-    model = BagRegressor(pool=pool, **configuration["setup"], random_state=seed)
-    model.fit(known, task.target[task.known], groups=task.groups)
+    model = BagRegressor(pool=pool, **options, random_state=seed)
+    return model.fit(_bags(materials, row, task.known), task.target[task.known], groups=task.groups)
+
+
+def _network(
+    materials: Materials, task: Task, row: str, seed: int, options: dict[str, Any]
+) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Its predictions, its epoch and its attention."""
+    model, test = _model(materials, task, row, seed, options), _bags(materials, row, task.test)
     more: dict[str, Any] = {"epoch": model.best_epoch_ + 1, "validation": model.history_[model.best_epoch_]}
     if row != NETWORK:
         more |= _attention(materials, task.test, model.attention(test))
@@ -146,7 +177,7 @@ def _network(
 
 
 def _trees(
-    materials: Materials, task: Task, _: str, seed: int, configuration: dict[str, Any]
+    materials: Materials, task: Task, seed: int, configuration: dict[str, Any]
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Has nothing to stop, and so learns from all known materials."""
     x, y = _features(materials), task.target[:, None]
@@ -186,7 +217,7 @@ def report(configuration: dict[str, Any], results: Results) -> Report:
     ]
     summary = {"differences": differences, "elements": _elements(configuration, results)}
     columns = ("split", "row", "MAE", "MSE", "PCC", "seconds", "gamma")
-    return Report(rows, summary, {"attention": _figure(summary["elements"])}, notes, columns)
+    return Report(rows, summary, {"attention": page.figure(summary["elements"])}, notes, columns)
 
 
 def _table(configuration: dict[str, Any], results: Results) -> list[dict[str, Any]]:
@@ -198,6 +229,7 @@ def _table(configuration: dict[str, Any], results: Results) -> list[dict[str, An
             for column in ("MAE", "MSE", "PCC"):
                 row[column], row[f"{column} sd"] = spread([run[column] for run in runs])
             row["seconds"] = spread([run["seconds"] for run in runs])[0]
+            row["rate"] = results[_tuning(name)]["rate"] if name != TREES else None
             row["gamma"] = spread([run["gamma"] for run in runs])[0] if "gamma" in runs[0] else None
             rows.append(row)
     return rows
@@ -218,7 +250,7 @@ def _differences(configuration: dict[str, Any], results: Results, split: str) ->
 def _elements(configuration: dict[str, Any], results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """By pool and element: materials, mean attention weight and mean fraction, over the test parts of all splits."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for pool in LOOKED_AT:
+    for pool in page.LOOKED_AT:
         total: dict[str, NDArray[np.float64]] = {}
         for split in SPLITS:
             for seed in configuration["seeds"]:
@@ -231,35 +263,6 @@ def _elements(configuration: dict[str, Any], results: Results) -> dict[str, dict
             if row[0] >= often
         }
     return found
-
-
-def _figure(elements: dict[str, dict[str, dict[str, float]]]) -> Figure:
-    """Elements by what the pool of the last of :data:`LOOKED_AT` gives them beyond their share."""
-    last = elements[LOOKED_AT[-1]]
-    names = sorted(last, key=lambda name: -last[name]["weight"] / last[name]["fraction"])
-    places = list(range(len(names)))
-    ticks = dict(zip(map(float, places), names, strict=True))
-    shares = [
-        Line(
-            label=pool,
-            x=places,
-            y=[elements[pool][n]["weight"] / elements[pool][n]["fraction"] for n in names],
-            markers=True,
-        )
-        for pool in LOOKED_AT
-    ]
-    weights = [
-        Line(label=pool, x=places, y=[elements[pool][n]["weight"] for n in names], markers=True) for pool in LOOKED_AT
-    ]
-    weights.append(Line(label="fraction", x=places, y=[last[n]["fraction"] for n in names], dashed=True, markers=True))
-    title = "attention weight / fraction: above 1 an element gets more than its share"
-    panels = [
-        Panel(title=title, x="", y="weight / fraction", lines=shares, log_y=True, level=1.0, ticks=ticks),
-        Panel(
-            title="mean over the test materials that hold it", x="", y="weight, fraction", lines=weights, ticks=ticks
-        ),
-    ]
-    return Figure(title="Attention by chemical element", panels=panels, columns=1, size=(12.0, 3.4))
 
 
 #: For the pages: what stands between the marks of that name.

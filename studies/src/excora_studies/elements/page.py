@@ -1,11 +1,14 @@
-"""What docs/studies.md shows of the study ``elements``."""
+"""What docs/studies.md shows of the study ``elements``, and its figure."""
 
 from __future__ import annotations
 
+from excora_studies.figures import Figure, Line, Panel
 from excora_studies.markdown import Contents, number, table, with_spread
 
 #: Elements that are shown at either end.
 SHOWN = 8
+#: Pools whose attention is shown by element.
+LOOKED_AT = ("softmax", "eca")
 
 
 def block(contents: Contents) -> str:
@@ -18,12 +21,13 @@ def block(contents: Contents) -> str:
             with_spread(row, "MAE", 2),
             with_spread(row, "MSE", 1),
             with_spread(row, "PCC", 4),
+            "–" if row["rate"] is None else f"{row['rate']:g}",
             number(row["gamma"], 2),
             number(row["seconds"], 0),
         ]
         for row in content["table"]
     ]
-    header = ("split", "row", "MAE, K", "MSE, K²", "PCC", "mean γ", "CPU seconds")
+    header = ("split", "row", "MAE, K", "MSE, K²", "PCC", "learning rate", "mean γ", "CPU seconds")
     pairs = [
         [split, name.replace(" - ", " − "), *(_interval(found[metric]) for metric in ("PCC", "MSE"))]
         for split, differences in content["summary"]["differences"].items()
@@ -66,3 +70,32 @@ def _elements(found: dict[str, dict[str, dict[str, float]]]) -> str:
     pools = tuple(found)
     header = ("element", "materials", "fraction", *(f"weight, {pool}" for pool in pools))
     return table((*header, *(f"weight / fraction, {pool}" for pool in pools)), rows)
+
+
+def figure(elements: dict[str, dict[str, dict[str, float]]]) -> Figure:
+    """Elements by what the pool of the last of :data:`LOOKED_AT` gives them beyond their share."""
+    last = elements[LOOKED_AT[-1]]
+    names = sorted(last, key=lambda name: -last[name]["weight"] / last[name]["fraction"])
+    places = list(range(len(names)))
+    ticks = dict(zip(map(float, places), names, strict=True))
+    shares = [
+        Line(
+            label=pool,
+            x=places,
+            y=[elements[pool][n]["weight"] / elements[pool][n]["fraction"] for n in names],
+            markers=True,
+        )
+        for pool in LOOKED_AT
+    ]
+    weights = [
+        Line(label=pool, x=places, y=[elements[pool][n]["weight"] for n in names], markers=True) for pool in LOOKED_AT
+    ]
+    weights.append(Line(label="fraction", x=places, y=[last[n]["fraction"] for n in names], dashed=True, markers=True))
+    title = "attention weight / fraction: above 1 an element gets more than its share"
+    panels = [
+        Panel(title=title, x="", y="weight / fraction", lines=shares, log_y=True, level=1.0, ticks=ticks),
+        Panel(
+            title="mean over the test materials that hold it", x="", y="weight, fraction", lines=weights, ticks=ticks
+        ),
+    ]
+    return Figure(title="Attention by chemical element", panels=panels, columns=1, size=(12.0, 3.4))

@@ -1,4 +1,4 @@
-"""Contracts are about what a model is, not how good: what it learns of the samples while it is built, it learns briefly."""
+"""Contracts are about what a model is, not how good: what it learns while it is built, it learns briefly."""
 
 from __future__ import annotations
 

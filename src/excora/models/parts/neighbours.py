@@ -99,9 +99,9 @@ def learn_metric(
         yhat_s = sum_i w_si y_i / sum_i w_si,  w_si = exp(-||m_s - m_i||^2);  minimised: mean (yhat_s - y_s)^2
 
     by Adam on a draw of rows a step, STEPS of them unless told. ``x`` (n, columns), ``y`` (n, targets), standardised.
-    Few parameters on purpose:
-    a deep metric finds neighbours for training rows that other rows do not have. ``kind="diagonal"`` learns weights
-    alone; ``"plain"`` learns nothing: one weight for all, so that the median squared distance of a neighbour is 2.
+    Few parameters on purpose: a deep metric finds neighbours for training rows that other rows do not have.
+    ``kind="diagonal"`` learns weights alone; ``"plain"`` learns nothing: one weight for all, so that the median squared
+    distance of a neighbour is 2.
     ``"elliptical"`` weighs columns by :func:`excora.models.parts.sensitivity.column_sensitivity`, in the same units.
     Torch's random state is left alone.
 

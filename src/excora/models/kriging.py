@@ -22,8 +22,11 @@ from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
+from excora.models.parts.stack import borne_out
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
+from excora.stats.intervals import FEW_GROUPS
+from excora.stats.units import sample_units
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ class KrigingModel(Model):
         chosen, members = fit_members(bases, start.direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
         network = self.network(spec, options, learned | ({"bends": BENDS} if len(bases) > 1 else {}))
-        _fill(network, bases, chosen, members, torch.from_numpy(y))
+        _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
         network.knots.copy_(knots)
         _fill_line(network, starts)
         network.seconds = time.monotonic() - begun
@@ -130,6 +133,16 @@ def _excluded(samples: Samples, train: Index, options: KrigingOptions) -> Exclud
     return Excluded(torch.arange(len(train)).unsqueeze(1), **known, gap=options.gap)
 
 
+def _units(samples: Samples, train: Index) -> Tensor:
+    """What training rows are drawn together with, (n,): groups, but not of fewer than 10; neighbours in time; else
+    nothing.
+    """
+    group, time = (None if x is None else x[train] for x in (samples.group, samples.time))
+    if group is not None and len(np.unique(group)) < FEW_GROUPS:
+        group = None
+    return torch.from_numpy(sample_units(len(train), group=group, time=time))
+
+
 def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
     """The fold of each training row, (n,): whole groups, or stretches of time, or drawn."""
     label = next((x[train] for x in (samples.group, samples.time) if x is not None), np.arange(len(train)))
@@ -143,25 +156,32 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _fill(
-    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor
+    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor, rows: Tensor
 ) -> None:
-    """What was found into the network; shares, unit and reach from what members say of rows they were not shown."""
+    """What was found into the network; shares, unit and reach from what members say of rows they were not shown.
+
+    Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``rows``: :func:`_units`.
+    """
     share, made, asked = stacked(bases, chosen, members)
+    held = torch.cat([m.held for m in members])
+    ridge = bases[0].label[held]
+    more = ridge - asked.label + made  # than the ridge says
+    kept = borne_out(ridge, more, asked.known / asked.noise.unsqueeze(1), rows[held])
+    made = made + (kept - 1.0) * more
     wrong = torch.where(asked.known, asked.label - made, torch.nan)
     variance = [m.variance.expand_as(m.guess) for m in members]
     parts = wrong.split([len(m.held) for m in members])
     unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(parts, variance, strict=True)])
     unit = unit.nan_to_num(1.0).clamp_min(1e-12)
     scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(parts, variance, unit, strict=True)]
-    held = torch.cat([m.held for m in members])
-    ridge, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
+    line, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
     stack = _pcc(y[held] - asked.label + made, y[held])
-    bend = [float(share[1]) if chosen == 0 else 1.0 - float(share[1])] if curves else []
+    bend = [kept * (float(share[1]) if chosen == 0 else 1.0 - float(share[1]))] if curves else []
     found = {
-        "share": share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
+        "share": kept * share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
         "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
         "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
-        "scores": torch.tensor([ridge, stack, *curves, *bend]),
+        "scores": torch.tensor([line, stack, *curves, *bend]),
         **{f"context_{name}": part for name, part in bases[chosen]._asdict().items()},
     }  # fmt: skip
     for name, value in found.items():

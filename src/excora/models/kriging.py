@@ -22,6 +22,7 @@ from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
+from excora.models.parts.row_space import row_space
 from excora.models.parts.stack import borne_out
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
@@ -53,7 +54,9 @@ class KrigingModel(Model):
     Options = KrigingOptions
 
     def network(self, spec: Any, options: KrigingOptions, learned: Mapping[str, Any]) -> KrigingNetwork:
-        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; ``bends`` if any."""
+        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; if any ``bends`` and
+        ``components``.
+        """
         return KrigingNetwork(spec, options.neighbours, learned)
 
     def build(self, spec: Any, samples: Samples, options: KrigingOptions, *, seed: int) -> tuple[Network, Features]:
@@ -70,14 +73,19 @@ class KrigingModel(Model):
             torch.ones(len(x)) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
         )
         starts = [start, *([] if (curves := bent_start(x, spec.numeric, y, weight)) is None else [curves])]
-        bases = [Labelled(x, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
+        space = row_space(x)
+        seen, direction = (x, start.direction) if space is None else (space(x), space.along(start.direction))
+        bases = [Labelled(seen, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
         excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
         given: dict[str, Any] = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
-        chosen, members = fit_members(bases, start.direction, fold, excluded, **given)
+        chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
-        network = self.network(spec, options, learned | ({"bends": BENDS} if len(bases) > 1 else {}))
+        learned |= {"bends": BENDS} if len(bases) > 1 else {}
+        learned |= {} if space is None else {"components": space.basis.shape[1]}
+        network = self.network(spec, options, learned)
         _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
-        network.knots.copy_(knots)
+        for name, values in ({"knots": knots} | ({} if space is None else space._asdict())).items():
+            getattr(network, name).copy_(values)
         _fill_line(network, starts)
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
@@ -98,10 +106,10 @@ class KrigingModel(Model):
     ) -> None:
         """Names, types and sizes: these numbers say how much memory a network takes."""
         names = {"context", "gaps", "members", "knots"}
-        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends"}:
+        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends", "components"}:
             raise InputError(
-                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends, "
-                f"got {learned!r}"
+                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends and "
+                f"components, got {learned!r}"
             )
         for name, values in learned.items():
             given = values if name == "gaps" else [values]

@@ -13,7 +13,7 @@ from oracles.rows import wavy
 from excora.data.table import TableFeatures, TableSpec
 from excora.errors import InputError
 from excora.models import Samples, kriging, models
-from excora.models.parts import members, stack
+from excora.models.parts import members, row_space, stack
 from excora.models.parts.channels import BENDS
 from excora.models.parts.kriging import RANK, Keys, learn
 
@@ -181,6 +181,7 @@ def test_a_wide_table_is_read_in_its_span_and_gives_what_all_channels_give(monke
     spec, samples, found = TableSpec(targets=1, numeric=45), Samples(features, target, np.arange(50)), []
     even = lambda part, *_: Keys(torch.full(part.rows.x.shape[1:], -2.0), torch.zeros(part.rows.x.shape[1], RANK))  # noqa: E731
     monkeypatch.setattr(members, "learn", even)  # Euclidean
+    monkeypatch.setattr(row_space, "WIDER", 1)
     monkeypatch.setattr(stack, "DOUBTED", 0.0)
     for wide in (True, False):
         if not wide:
@@ -188,6 +189,7 @@ def test_a_wide_table_is_read_in_its_span_and_gives_what_all_channels_give(monke
         network, read = MODEL.build(spec, samples, OPTIONS, seed=0)
         assert (network.learned.get("components", 0), network.context_x.shape[1]) == ((49, 50) if wide else (0, 90))
         assert float(network.share) > 0.1
+        assert any("49 principal directions" in line for line in network.carried()) == wide
         MODEL.check_learned(network.learned, spec, OPTIONS, dict(network.named_buffers()))
         found.append(network(read.read(np.arange(70))))
     torch.testing.assert_close(found[0].prediction, found[1].prediction, atol=1e-4, rtol=0)

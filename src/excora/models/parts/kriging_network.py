@@ -3,7 +3,7 @@
 rows ─► channels ─► ridge f ──────────────────────────────────────────────────┐
              └────► keys of each member ─► nearest training rows ─► kriging ──┴► f + share * mean over members w'r
 
-Of a wide table, with fewer rows than channels, keys are made of coordinates in the span of the training rows.
+Of a very wide table, with many more channels than rows, keys are made of coordinates in the span of the training rows.
 """
 
 from __future__ import annotations
@@ -141,12 +141,18 @@ class KrigingNetwork(Network):
         ridge, stack, *curves = self.scores.tolist()
         line = "ridge" if not curves else f"{1 - curves[1]:.2f} x ridge + {curves[1]:.2f} x curves"
         known = "" if not curves else f", a curve a column {curves[0]:.3f}"
+        count = self.learned.get("components")
+        wide = () if count is None else (
+            f"{len(self.centre)} channels of {len(self.context_x)} rows: neighbours are looked up in the {count} "
+            "principal directions of the rows, which is quicker than a weight for each channel",
+        )  # fmt: skip
         return (
             f"the model carries its {len(self.context_x)} training rows and their labels ({size:.3g} MB), in which it "
             "looks up neighbours: who has its file can read them",
             f"on left-out training rows: ridge PCC {ridge:.3f}{known}, {line} + {float(self.share):.2f} x kriging PCC "
             f"{stack:.3f}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
+            *wide,
         )
 
     @torch.no_grad()

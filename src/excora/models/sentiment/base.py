@@ -19,7 +19,7 @@ from excora.data.dataset import Features, Inputs, Spec
 from excora.errors import InputError
 from excora.models.base import Model, Network, Output, Samples, seeded
 from excora.models.files import check_depth
-from excora.models.sentiment.parts import InputNorm, Sequence, Streams
+from excora.models.sentiment.parts import Bridge, InputNorm, Sequence, Streams
 from excora.models.sentiment.text import TextEncoder
 from excora.options import Options, option
 
@@ -82,6 +82,10 @@ class SentimentNetwork(Network):
 
     def normed(self, sequences: dict[str, Sequence]) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:  # noqa: ARG002
         """Norms of inputs, with what they read of a batch, (rows, channels), and what of it is real."""
+        yield from ()
+
+    def bridges(self) -> Iterator[Bridge]:
+        """Where attention crosses from one modality to another."""
         yield from ()
 
     @torch.no_grad()

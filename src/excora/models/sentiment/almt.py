@@ -15,7 +15,8 @@ from excora.models.base import Output, register_model
 from excora.models.files import check_depth
 from excora.models.parts.readout import FORMS
 from excora.models.sentiment.almt_layers import CrossLayer, Reader
-from excora.models.sentiment.base import PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
+from excora.models.sentiment.base import MASKED, PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
+from excora.models.sentiment.masking import MaskedSteps
 from excora.models.sentiment.parts import Bridge, Look, Sequence, Streams
 from excora.options import option
 
@@ -32,6 +33,7 @@ class ALMTOptions(SentimentOptions):
         "What the temperature of ECA looks at: frames before positions, or value vectors.",
         choices=("frames", "values"),
     )
+    masked: float = option(0.0, MASKED, least=0, below=1)
     dim: int = option(128, "Width of the tokens.", least=1)
     tokens: int = option(8, "Learned tokens that read a modality.", least=1)
     heads: int = option(8, "Attention heads.", least=1)
@@ -102,6 +104,9 @@ class ALMT(SentimentNetwork):
         self.source_positions, self.target_positions = (nn.Parameter(torch.randn(few + 1, dim)) for _ in range(2))
         self.fusion = nn.ModuleList([CrossLayer(*wide) for _ in range(options.fusion_layers)])
         self.head = nn.Linear(dim, targets)
+        if options.masked:
+            read = {name: streams[name] for name in self.readers}
+            self.masked = MaskedSteps(read, dim * few * len(read), options.masked)
 
     def fuse(self, sequences: dict[str, Sequence]) -> Output:
         """Predictions, and what the tokens of each modality looked at."""

@@ -1,8 +1,8 @@
 """Does hiding steps of a clip, and guessing them, help on MOSI? Frozen text, official split (some minutes).
 
 ``python -m checks.masked_steps [DATA] [SEEDS]`` fits `streams` with ECA and a small encoder to the text of MOSI
-(``DATA/mosi``), with shares of hidden steps of 0, 0.15 and 0.3; everything else is equal and nothing is tuned. The epoch
-is chosen on validation; test figures are means over seeds, with the paired difference to 0.
+(``DATA/mosi``), with shares of hidden steps of 0, 0.15 and 0.3; everything else is equal and nothing is tuned. The
+epoch is chosen on validation; test figures are means over seeds, with the paired difference to 0.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def main(data: Path, seeds: int) -> None:
         here, plain = np.array(found[share]), np.array(found[0.0])
         gain = here - plain
         error = gain.std(0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.full(2, np.nan)
+        pcc, mae = here.mean(0)
         print(
-            f"hidden {share}: PCC {here[:, 0].mean():.4f}, MAE {here[:, 1].mean():.4f}; against none PCC "
-            f"{gain[:, 0].mean():+.4f} +- {error[0]:.4f} (standard error over {seeds} seeds), MAE {gain[:, 1].mean():+.4f}"
+            f"hidden {share}: PCC {pcc:.4f}, MAE {mae:.4f}; against none PCC {gain[:, 0].mean():+.4f} +- {error[0]:.4f} "
+            f"(standard error over {seeds} seeds), MAE {gain[:, 1].mean():+.4f}"
         )
 
 

@@ -51,10 +51,10 @@ def main(data: Path, seeds: int) -> None:
         here, plain = np.array(found[share]), np.array(found[0.0])
         gain = here - plain
         error = gain.std(0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.full(2, np.nan)
-        pcc, mae = here.mean(0)
+        (pcc, mae), (more, worse) = here.mean(0), gain.mean(0)
         print(
-            f"hidden {share}: PCC {pcc:.4f}, MAE {mae:.4f}; against none PCC {gain[:, 0].mean():+.4f} +- {error[0]:.4f} "
-            f"(standard error over {seeds} seeds), MAE {gain[:, 1].mean():+.4f}"
+            f"hidden {share}: PCC {pcc:.4f}, MAE {mae:.4f}; against none PCC {more:+.4f} +- {error[0]:.4f} (standard "
+            f"error over {seeds} seeds), MAE {worse:+.4f}"
         )
 
 

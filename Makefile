@@ -24,6 +24,7 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	$(BIN)/python -m checks.links docs/_build/html
 
 lowest: $(STAMP)
 	$(BIN)/python -m checks.lowest

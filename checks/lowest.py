@@ -33,7 +33,7 @@ PLACES = {
     "tests/cli/test": ("fit", "predict", "compare", "main"),
 }
 TESTS = [f"{k}_{n}.py" if k.endswith("test") else f"{k}/{n}" for k, names in PLACES.items() for n in names]
-LATER = "not compiles and not compiled_graph and not exported"
+LATER = "not compiles and not compiled_graph and not exported and not torchmetrics_but"  # whose own was in float32
 #: Old packages beside new ones of other people warn: of no interest here, where warnings are errors otherwise.
 QUIET = [f"-Wignore::{kind}" for kind in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning")]
 

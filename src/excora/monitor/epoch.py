@@ -56,7 +56,8 @@ FIELDS = {
     "probe_gain": "probe_pcc - pcc, both on the probe's bags",
     "probe_error": "standard error of probe_gain",
     "effective_elements": "exp(attention entropy), mean over bags",
-    "attention_spread": "(effective - 1) / (elements - 1), mean over bags of 2 and more: 0 one element, 1 uniform",
+    "attention_spread": "(effective - 1) / (elements - 1), mean over bags of 2 and more: 0 one element, 1 uniform; "
+    "none for a pool without attention, such as the mean",
     "gamma_10": "quantiles of gamma",
     "gamma_50": "",
     "gamma_90": "",
@@ -271,7 +272,7 @@ def _hull(table: Columns) -> Record:
 def _attention(table: Columns) -> Record:
     record: Record = {}
     if "effective" in table:
-        several = table["count"] >= 2
+        several = (table["count"] >= 2) & (table["attends"] > 0)
         spread = (table["effective"] - 1.0) / (table["count"] - 1.0).clamp_min(1.0)
         record["effective_elements"] = mean_defined(table["effective"], table["count"] >= 1)
         record["attention_spread"] = mean_defined(spread, several)

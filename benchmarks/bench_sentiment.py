@@ -76,9 +76,10 @@ def stepping(network: Any, batch: dict[str, Tensor]) -> Callable[[], None]:
 
 
 def milliseconds(step: Callable[[], None], rounds: int) -> float:
-    """Median, after one that does not count."""
-    step()
-    times = []
+    """Median, after one that does not count; of a single round the first counts, as a step takes long."""
+    times: list[float] = []
+    if rounds > 1:
+        step()
     for _ in range(rounds):
         start = time.perf_counter()
         step()

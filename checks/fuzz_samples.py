@@ -25,6 +25,7 @@ from checks.fuzz_pools import DTYPES, UNIT, Array, Check, worst
 from excora import losses
 from tests.oracles import correlation
 
+TINY = float(torch.finfo(torch.float32).smallest_normal)
 CORRELATIONS = (losses.PearsonLoss, losses.DispersionNormalizedPearsonLoss, losses.ConcordanceLoss)
 INPUTS = 12
 
@@ -122,6 +123,8 @@ def judge(x: Array, y: Array, w: Array, eps: float) -> Target:
     rho_slack = unit * share * (b / sigmas[1] + a / sigmas[0]) / sigmas[0]
     worse = 1 + 2 * abs(offset) * lost / denominator
     ccc_slack = unit * share * 2 * (b + a + abs(offset) + lost) / denominator * worse
+    # x is measured in its own size: what the slope is below float32's range in that unit, is lost.
+    ccc_slack = ccc_slack + TINY / max(abs(means[0]), sigmas[0])
     return Target(True, False, rho, ccc, sigmas[0], d_rho, d_ccc, rho_slack, ccc_slack, unit * worse)
 
 

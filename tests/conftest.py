@@ -7,16 +7,23 @@ import os
 # Some CPUs die on a bf16 matmul with an illegal instruction unless oneDNN is told to stay below AMX.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test workers share two cores, with the processes that they start
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import functools
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+from lightning.fabric.utilities import registry
 
 settings.register_profile(
     "excora", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("excora")
-torch.set_num_threads(1)  # two test workers share two cores
+torch.set_num_threads(1)
+registry.entry_points = functools.cache(registry.entry_points)  # a trainer reads those of all packages: 10 ms each time
+os.fsync = lambda _: None  # nobody pulls the plug; some 15 a run, of 10 ms each
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from checks.lowest import TESTS, bounds
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -71,3 +73,11 @@ def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
     assert np.corrcoef(found["prediction"], x.sum(1))[0, 1] > 0.9
     shown = excora(installed, tmp_path, "compare", "t.csv", "--target", "y", "--models", "ridge,mean", "--output", "c")
     assert "ridge" in shown
+
+
+def test_every_lower_bound_can_be_installed_as_a_pin():
+    pins = bounds()
+    assert {"torch==2.7", "numpy==1.26"} <= set(pins)
+    assert all(pin.count("==") == 1 and not set(pin) & set("<>!,") for pin in pins)
+    assert len({pin.split("==")[0] for pin in pins}) == len(pins)
+    assert all((ROOT / path).exists() for path in TESTS)

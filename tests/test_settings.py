@@ -98,6 +98,20 @@ def test_with_auto_a_name_is_checked_by_those_who_know_it_and_again_by_the_model
         asked.settled("bags", 100)
 
 
+def test_a_preset_is_what_the_model_has_under_that_name_but_for_what_is_named():
+    whole, some = (Settings("egn", preset="paper", **named) for named in ({}, {"pool": "eca-paper", "epochs": 2}))
+    assert whole.named == models["egn"].presets["paper"]
+    assert some.named == whole.named | {"pool": "eca-paper", "epochs": 2}
+    assert some.settled("spatial", 100).settings().settled("spatial", 100) == some.settled("spatial", 100)
+    assert some.replace(dim=512).named["layers"] == 8
+
+
+@pytest.mark.parametrize(("model", "preset"), [("auto", "paper"), ("pool", "paper"), ("egn", "papers")])
+def test_a_preset_that_is_not_there_names_those_that_are(model, preset):
+    with pytest.raises(InputError, match=rf"'{model}' has no preset '{preset}'; presets by model are .*egn: paper"):
+        Settings(model, preset=preset)
+
+
 def test_none_is_as_the_model_wants_it():
     assert Settings(dim=None, epochs=None) == Settings()
     assert Settings(epochs=7).replace(epochs=None) == Settings()

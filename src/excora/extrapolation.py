@@ -275,7 +275,7 @@ class Extrapolation(nn.Module):
         """lambda sum_s (gamma_s - 1)^2 and the number of terms, over those that ``real`` (boolean) says there are."""
         squares = (gamma - 1.0).square()
         if real is None:
-            return Penalty(self.penalty_weight * squares.sum(), gamma.new_full((), gamma.numel()))
+            return Penalty(squares.sum() * self.penalty_weight, gamma.new_full((), gamma.numel()))
         squares = torch.where(real, squares, 0.0)
         return Penalty(self.penalty_weight * squares.sum(), real.expand_as(gamma).sum().to(gamma.dtype))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, cast
 
 from excora.errors import InputError
@@ -147,6 +148,17 @@ def _from_flat(values: dict[str, Any]) -> Setup:
     return Setup(model.name, part(model.Options), part(Recipe), part(Machine))
 
 
+def _preset(model: str, name: str | None) -> Mapping[str, Any]:
+    """What a model has under this name."""
+    if name is None:
+        return {}
+    known = {} if model == "auto" else models[model].presets
+    if name not in known:
+        having = [f"{other}: {', '.join(models[other].presets)}" for other in models if models[other].presets]
+        raise InputError(f"model {model!r} has no preset {name!r}; presets by model are {'; '.join(having)}")
+    return known[name]
+
+
 class Settings:
     """What is asked of a run, by name: options of its model, of the :class:`Recipe`, of the :class:`Machine`.
 
@@ -162,16 +174,20 @@ class Settings:
     96
 
     Every name is an option of ``excora fit`` as well, and is explained there: ``excora fit --model NAME --help``.
+    ``preset``: what the model has under that name (:attr:`Model.presets`), but for what is named beside it.
+
+    >>> Settings("egn", preset="paper", dim=512).settled("spatial", rows=9).options.layers
+    8
     """
 
-    def __init__(self, model: str = "auto", **named: Any) -> None:
+    def __init__(self, model: str = "auto", *, preset: str | None = None, **named: Any) -> None:
         if not isinstance(model, str) or (model != "auto" and model not in models):
             raise InputError(f"model must be one of auto, {', '.join(models)}, got {model!r}")
         self.model = model
         self.named: dict[str, Any] = {}
-        for name, value in named.items():
-            if value is not None:
-                self.named[name] = self._checked(name, value)
+        asked = {name: value for name, value in named.items() if value is not None}
+        for name, value in {**_preset(model, preset), **asked}.items():
+            self.named[name] = self._checked(name, value)
         Machine(**{name: value for name, value in self.named.items() if name in Machine.names()})
 
     def _checked(self, name: str, value: Any) -> Any:

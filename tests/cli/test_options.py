@@ -39,6 +39,14 @@ def test_the_model_is_the_one_that_the_line_names(words, model):
     assert options._named(words) == model
 
 
+def test_a_preset_is_an_option_of_a_model_that_has_one(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "240")
+    assert "--preset" in call("fit", "--model", "egn", "--help").output
+    assert "--preset" not in call("fit", "--model", "pool", "--help").output
+    result = call("fit", "x.csv", "--preset", "paper", "--target", "y", "--output", "run")
+    assert "'auto' has no preset 'paper'" in str(result.exception)
+
+
 def test_roles_arrive_as_one_argument_and_lists_as_tuples():
     seen = []
 

@@ -77,3 +77,5 @@ CASES = [Case(name, kind) for name in models for kind in models[name].reads]
 #: Those that a training changes; the others are fitted when they are built.
 TRAINED = [case for case in CASES if case.model.trained]
 CHOICES = [choice for case in CASES for choice in (case, *_choices(case))]
+#: Each word of an option with the first of the models that have it: what a word does to training is the same in all.
+ONCE = [*CASES, *{case.change: case for case in reversed(CHOICES) if case.change}.values()]

@@ -56,6 +56,12 @@ def test_it_says_what_it_is(case):
 
 
 @every_case
+def test_its_presets_are_settings(case):
+    for name, named in case.model.presets.items():
+        assert Settings(case.name, preset=name).named == named
+
+
+@every_case
 def test_its_recipe_is_one(case):
     assert set(case.model.recipe) <= set(Recipe.names())
     for rows in (1, 100, 10_000, 10**7):

@@ -7,6 +7,7 @@ import torch
 
 from excora import ECAPool, GatedPool
 from excora.kernels import operator
+from excora.kernels.attend import attend
 
 
 def arguments(case: str):
@@ -14,7 +15,7 @@ def arguments(case: str):
     h, mask = torch.randn(3, 5, 4), torch.rand(3, 5) > 0.3
     numbers = [torch.rand(1, requires_grad=True) for _ in range(3)]
     if case == "logits":
-        inputs = [torch.randn(15, requires_grad=True), torch.rand(3, requires_grad=True)]
+        inputs = [torch.randn(3, 5, requires_grad=True), torch.rand(3, requires_grad=True)]
         return h.requires_grad_(), inputs, None, mask, "given_temperature", 1.0, None
     h = h.transpose(0, 1).contiguous().transpose(0, 1) if case == "strided" else h
     inputs = [torch.randn(4, requires_grad=True), *numbers]
@@ -67,3 +68,14 @@ def test_transforms_within_a_compiled_graph_have_the_formulas():
     found = torch.compile(each, backend="aot_eager", fullgraph=True)(parameters, h)
     for name, gradient in each(parameters, h).items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_a_scorer_of_another_format_is_taken_in_that_of_the_elements():
+    h, weight, bias = torch.randn(3, 5, 4), torch.randn(4, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+
+    def weights(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return attend(h, (weight, bias), None, (), scale=0.5).weights
+
+    torch.compiler.reset()
+    found = torch.compile(weights, fullgraph=True, backend="eager")(h, weight)
+    torch.testing.assert_close(found, torch.softmax(h @ weight.float() * 0.5, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from oracles import egn as oracle
 from oracles.rows import randomised
 
 from excora.errors import InputError
+from excora.models import models
 from excora.models.egn import EGN
+from excora.settings import Settings
 
 SMALL = {
     "width": 5, "targets": 3, "patches": 6, "size": 4, "dim": 8, "layers": 4, "heads": 2, "head_width": 3, "hidden": 12,
@@ -69,6 +73,17 @@ def test_it_has_the_parameters_of_the_reference(options, count):
     with torch.device("meta"):
         network = EGN(width=2048, targets=250, **options)
     assert sum(p.numel() for p in network.parameters()) == count
+
+
+def test_the_preset_is_the_network_of_the_paper():
+    setup = Settings("egn", preset="paper").settled("spatial", 100)
+    spec = SimpleNamespace(width=2048, targets=250)
+    with torch.device("meta"):
+        network = models["egn"].network(spec, setup.options, {"exemplars": 100, "patches": 64})
+    assert sum(p.numel() for p in network.parameters()) == 143_846_650
+    assert network.count == 9
+    assert (setup.recipe.epochs, setup.recipe.batch_size, setup.recipe.learning_rate) == (50, 32, 5e-4)
+    assert (setup.recipe.correlation, setup.recipe.correlation_weight) == ("pearson", 0.5)
 
 
 def test_the_reference_never_trains_four_million_of_them():

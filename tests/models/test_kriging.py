@@ -10,10 +10,12 @@ import samples_data
 import torch
 from oracles.rows import wavy
 
+from excora.data.table import TableFeatures, TableSpec
 from excora.errors import InputError
-from excora.models import Samples, models
+from excora.models import Samples, kriging, models
+from excora.models.parts import members, row_space, stack
 from excora.models.parts.channels import BENDS
-from excora.models.parts.kriging import learn
+from excora.models.parts.kriging import RANK, Keys, learn
 
 MODEL = models["kriging"]
 OPTIONS = MODEL.Options(members=2, neighbours=20)
@@ -46,6 +48,23 @@ def test_it_beats_its_ridge_and_says_so(fitted):
     assert stack > ridge
     assert any("200 training rows" in line for line in network.carried())
     assert any(f"ridge PCC {ridge:.3f}" in line for line in network.carried())
+
+
+def test_of_a_lead_that_left_out_rows_do_not_bear_out_a_fifth_is_taken(monkeypatch):
+    spec, features, _ = wavy()
+    x = features.read(np.arange(260))["numeric"].numpy()
+    target = (x.sum(1, keepdims=True) + 3 * np.random.default_rng(6).normal(size=(260, 1))).astype(np.float32)
+    found = []
+    for doubted in (0.0, stack.DOUBTED):
+        monkeypatch.setattr(stack, "DOUBTED", doubted)
+        network, read = MODEL.build(spec, Samples(features, target, np.arange(200)), OPTIONS, seed=0)
+        inputs = read.read(np.arange(200, 260))
+        line = inputs["channels"] @ network.coefficient + network.intercept
+        found.append((float(network.share), network(inputs).prediction - line))
+    (whole, added), (share, kept) = found
+    assert whole > 0.1
+    assert share == pytest.approx(0.2 * whole)
+    torch.testing.assert_close(kept, 0.2 * added, atol=1e-5, rtol=1e-4)
 
 
 def test_the_weights_of_neighbours_sum_to_one_and_make_the_prediction(fitted):
@@ -153,3 +172,27 @@ def test_curves_under_the_neighbours_have_their_share_and_are_said(monkeypatch):
     MODEL.check_learned(network.learned, spec, OPTIONS, network.state_dict())
     with pytest.raises(InputError, match="if any, bends"):
         MODEL.check_learned(network.learned | {"more": 1}, spec, OPTIONS, {})
+
+
+def test_a_wide_table_is_read_in_its_span_and_gives_what_all_channels_give(monkeypatch):
+    generator = np.random.default_rng(0)
+    latent = generator.normal(size=(70, 2))
+    x = latent @ generator.normal(size=(2, 45)) + 0.1 * generator.normal(size=(70, 45))
+    features = TableFeatures(x.astype(np.float32), np.zeros((70, 45), bool), np.zeros((70, 0), np.int64))
+    target = (latent**2).sum(1, keepdims=True).astype(np.float32)
+    spec, samples, found = TableSpec(targets=1, numeric=45), Samples(features, target, np.arange(50)), []
+    even = lambda part, *_: Keys(torch.full(part.rows.x.shape[1:], -2.0), torch.zeros(part.rows.x.shape[1], RANK))  # noqa: E731
+    monkeypatch.setattr(members, "learn", even)  # Euclidean
+    monkeypatch.setattr(row_space, "WIDER", 1)
+    monkeypatch.setattr(stack, "DOUBTED", 0.0)
+    for wide in (True, False):
+        if not wide:
+            monkeypatch.setattr(kriging, "row_space", lambda _: None)
+        network, read = MODEL.build(spec, samples, OPTIONS, seed=0)
+        assert (network.learned.get("components", 0), network.context_x.shape[1]) == ((49, 50) if wide else (0, 90))
+        assert float(network.share) > 0.1
+        assert any("49 principal directions" in line for line in network.carried()) == wide
+        MODEL.check_learned(network.learned, spec, OPTIONS, dict(network.named_buffers()))
+        found.append(network(read.read(np.arange(70))))
+    torch.testing.assert_close(found[0].prediction, found[1].prediction, atol=1e-4, rtol=0)
+    torch.testing.assert_close(found[0].spread, found[1].spread, atol=1e-4, rtol=0)

@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from excora import ECAPool, PearsonLoss, SoftmaxPool
+from excora import ECAPool, MeanPool, PearsonLoss, SoftmaxPool
 from excora.errors import InputError
 from excora.monitor import PlateauMonitor
+from excora.pooling import Pool
+from excora.pooling.fixed import PositionPool
 from monitor.samples import close
 
 
@@ -101,16 +103,38 @@ def test_two_ranks_give_the_record_of_one_process(tmp_path) -> None:
     assert [rank.returncode for rank in ranks] == [0, 0], errors
 
 
+def unread(bags: int = 120) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bags whose label is largely their largest element."""
+    h = torch.randn(bags, 6, 4, generator=torch.Generator().manual_seed(0))
+    return h, h[:, :, 0].amax(1) + h[:, :, 0].mean(1)
+
+
+@pytest.mark.parametrize("pool", [MeanPool(4), PositionPool(4, [1.0] * 6)])
+def test_a_pool_without_attention_cannot_have_lost_it(pool) -> None:
+    (h, y), head, monitor = unread(), nn.Linear(4, 1), PlateauMonitor()
+    nn.init.eye_(head.weight)
+    for _ in range(16):
+        pooled = pool(h)
+        monitor.update(head(pooled.value).squeeze(1), y, pooled=pooled, h=h, head=head)
+        record = monitor.end_epoch()
+    assert close(record["effective_elements"], 6.0, 1e-5)
+    assert record["attention_spread"] is None
+    found = monitor.verdict()
+    assert found.evidence["probe_gain"].met
+    assert found.name == "cannot tell"
+    assert "pool without attention" in found.sentence
+
+
 @pytest.fixture
 def lightning():
     return pytest.importorskip("lightning")
 
 
-def make_module(lightning, *, answer: bool = True):
+def make_module(lightning, *, answer: bool = True, pool: type[Pool] = ECAPool):
     class Regressor(lightning.LightningModule):
         def __init__(self) -> None:
             super().__init__()
-            self.pool, self.head, self.loss = ECAPool(4), nn.Linear(4, 1), PearsonLoss()
+            self.pool, self.head, self.loss = pool(4), nn.Linear(4, 1), PearsonLoss()
 
         def training_step(self, batch, _):
             h, y = batch
@@ -165,3 +189,17 @@ def test_lightning_callback_records_checkpoints_and_resumes(lightning, tmp_path)
     silent = make_module(lightning, answer=False)
     with pytest.raises(InputError, match="'prediction' and 'target'"):
         make_trainer(lightning, tmp_path, PlateauMonitor(), epochs=1).fit(silent, loader, loader)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not have many workers.*", "ignore:.*treespec.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*isinstance.treespec.*:Warning", "ignore:.*no `val_dataloader`.*")
+@pytest.mark.parametrize("pool", [MeanPool, SoftmaxPool])
+def test_through_lightning_a_softmax_that_stays_even_has_collapsed_and_a_mean_has_not(lightning, tmp_path, pool):
+    h, y = unread()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h, y), batch_size=60)
+    model, monitor = make_module(lightning, pool=pool), PlateauMonitor()
+    nn.init.eye_(model.head.weight)
+    if pool is SoftmaxPool:
+        nn.init.zeros_(model.pool.scorer.weight)
+    make_trainer(lightning, tmp_path, monitor, epochs=16).fit(model, loader)
+    assert (monitor.verdict().name == "attention collapsed") == (pool is SoftmaxPool)

@@ -75,6 +75,36 @@ def test_the_variance_of_training_solves_its_equation():
     assert max(expected) > 0.0
 
 
+@pytest.mark.parametrize("degrees", [2, 9])
+def test_every_pair_has_a_chi_square_of_its_own_as_normal_values_of_each_model_give_it(degrees):
+    found = paired._chi_squares(np.random.default_rng(0), 40_000, float(degrees), 4)
+    x = np.random.default_rng(1).normal(size=(40_000, degrees + 1, 4))
+    x -= x.mean(1, keepdims=True)
+    expected = ((x[..., :, None] - x[..., None, :]) ** 2).sum(1) / 2
+    pairs = [(0, 1), (0, 2), (2, 3), (1, 3)]  # some have a model in common, some have none
+    for draws in (found, expected):
+        one = np.stack([draws[:, a, b] for a, b in pairs])
+        np.testing.assert_allclose(one.mean(1), degrees, rtol=0.02)
+        np.testing.assert_allclose(one.var(1), 2 * degrees, rtol=0.06)
+        np.testing.assert_allclose(np.corrcoef(one)[0], [1, 0.25, 0, 0.25], atol=0.025)
+    np.testing.assert_allclose(found, found.transpose(0, 2, 1))
+
+
+def test_the_worst_of_many_pairs_is_known_less_well_than_one():
+    generator = np.random.default_rng(0)
+    target, unit = generator.normal(size=(48, 1)), np.arange(48) // 6  # 8 units
+    prediction = target + generator.normal(size=(1, 5, 48, 1))
+    draws = draw(by_seed(prediction, target, unit, np.zeros((1, 48), int)), resamples=4000)["mse"]
+    pairs = [(a, b) for a in range(5) for b in range(a)]
+    error = errors(draws, pairs)[1]
+    apart = draws.resampled - draws.score[0]
+    plain = np.stack([apart[:, a] - apart[:, b] for a, b in pairs], 1)
+    moved = (np.abs(plain) > 1e-9).all(1)  # a resample may be the sample itself
+    stretch = (error[moved] / plain[moved]) ** 2
+    assert (np.ptp(stretch, 1) > 0.01).all()  # no two pairs have the same
+    assert np.quantile(stretch, 0.5, 0) == pytest.approx(8 / 6.35, rel=0.1)  # the median of chi^2 of 7
+
+
 def test_swapping_the_models_mirrors_the_interval():
     draws = draw(by_seed(*small()), resamples=200)["pcc"]
     one, other = (pairwise(*errors(draws, [pair]))[0] for pair in ((0, 1), (1, 0)))

@@ -60,3 +60,9 @@ def test_parts_that_are_there_are_listened_to():
     record = run(data).monitor.records[-1]
     assert record["effective_elements"] > 1
     assert record["achievable_ceiling"] is not None
+
+
+@pytest.mark.parametrize("moments", ["attended", "attended+spread"])
+def test_a_mean_is_not_listened_to_whatever_stands_beside_it(moments):
+    network = prepared().network(TINY.replace(pool="mean", moments=moments).settled("bags", 43))
+    assert RunMonitor(network).pool is None

@@ -179,7 +179,7 @@ def _record(config: dict[str, Any], training: Training, found: Evaluation) -> Ru
         results=found.results,
         metrics=training.rows,
         monitor=training.monitor.records,
-        predictions={str(name): found.frame[name].tolist() for name in found.frame.columns},
+        predictions={str(name): column.to_numpy() for name, column in found.frame.items()},
         attention=found.attention,
         tissue=found.tissue,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from excora.application.modality_use import used_modalities
 from excora.application.places import Placer, placer
 from excora.application.tissue import tissue
 from excora.data import sources
@@ -74,6 +75,9 @@ def evaluate(
     seen = {"interval": interval(results["validation"]), "test": interval(results["test"])}
     if further := {name: part.further for name, part in parts.items() if part.further}:
         results["further"] = further
+    seen_last = getattr(split, looked[-1])
+    if used := used_modalities(training.network, dataset, built, setup, seen_last):
+        results["modalities"] = used
     for figures in results["validation"].values():  # it has chosen the epoch: an interval would promise too much
         del figures["low"], figures["high"]
     last = parts[looked[-1]]
@@ -87,7 +91,7 @@ def evaluate(
         )
     results |= {"held": training.held, "verdict": training.verdict(**seen, peers=peers).to_dict(), "notes": notes}
     full = [part.frame for part in parts.values() if len(part.frame)]
-    under = tissue(dataset, getattr(split, looked[-1]))
+    under = tissue(dataset, seen_last)
     return Evaluation(plain(results), pd.concat(full, ignore_index=True), last.attention, under)
 
 

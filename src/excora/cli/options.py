@@ -69,6 +69,13 @@ def settings(command: Command, words: Sequence[str]) -> Command:
     options: dict[str, Option] = {
         "model": (Literal[("auto", *models)], "auto", typer.Option(help=says, rich_help_panel="Model"))
     }
+    presets = {preset for kind in chosen for preset in kind.presets}
+    if presets:
+        says = (
+            f"Options and recipe that belong together, but for what is named beside it: {', '.join(sorted(presets))}."
+        )
+        extra = typer.Option(help=says, rich_help_panel="Model", hidden=len(chosen) > 1)
+        options["preset"] = (str | None, None, extra)
     for kind in chosen:
         for field in dataclasses.fields(kind.Options):
             hidden = len(chosen) > 1 and not all(field.name in other.Options.names() for other in chosen)

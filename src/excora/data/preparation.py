@@ -19,6 +19,9 @@ from excora.errors import InputError
 
 __all__ = ["Examination", "Preparation"]
 
+#: Samples whose labels are scaled at a time.
+_PIECE = 4096
+
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
@@ -57,7 +60,7 @@ class Preparation:
         if unknown:
             have = ", ".join(known) or "none"
             raise InputError(f"the source {source.kind!r} has no option {unknown[0]!r}; it has {have}")
-        scales = [_scale_of(name, y) for name, y in zip(dataset.targets, dataset.target[index].T, strict=True)]
+        scales = [_scale_of(name, dataset.target[index, k]) for k, name in enumerate(dataset.targets)]
         mean, std = zip(*scales, strict=True)
         content = source.prepare(dataset, index, **options)
         return cls(kind=source.kind, targets=dataset.targets, mean=mean, std=std, content=content)
@@ -88,7 +91,11 @@ class Preparation:
 
     def scale(self, target: Floats) -> NDArray[np.float32]:
         """(target - mean) / std, (n, targets); NaN where unknown."""
-        return standardised(np.asarray(target, np.float64), self.mean, self.std).astype(np.float32)
+        found = np.empty(np.shape(target), np.float32)
+        for start in range(0, len(found), _PIECE):  # thousands of samples have thousands of genes
+            rows = slice(start, start + _PIECE)
+            found[rows] = standardised(np.asarray(target[rows], np.float64), self.mean, self.std)
+        return found
 
     def unscale(self, prediction: NDArray[Any]) -> Floats:
         """prediction * std + mean, (n, targets)."""

@@ -34,7 +34,9 @@ def mean_and_std(values: Floats) -> tuple[float, float]:
 def standardised(values: Floats, mean: Any, std: Any) -> Floats:
     """(values - mean) / std, at most :data:`CLIP` from 0; NaN stays NaN."""
     with np.errstate(over="ignore"):
-        return np.clip((values - np.asarray(mean, float)) / np.asarray(std, float), -CLIP, CLIP)
+        found: Floats = np.asarray(values - np.asarray(mean, float))
+        found /= np.asarray(std, float)
+        return np.clip(found, -CLIP, CLIP, out=found)
 
 
 def quantiles_of(values: Floats) -> Floats:

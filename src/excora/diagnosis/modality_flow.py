@@ -4,17 +4,22 @@
 
 After Xue et al., "Probing inter-modality" (NeurIPS 2021), whose exact definition was not seen: this is our reading.
 Weights may be negative where a layer extrapolates; then absolute values are taken, and the share is one of influence.
+
+Models that ask each modality apart, such as ALMT and MulT, have weights that sum to 1 for each of them, whatever it is
+worth. There :func:`brought` compares the size of what comes through them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from excora.errors import InputError
+from excora.models.sentiment.parts import Bridge
 
 Array = NDArray[np.float64]
 
@@ -59,3 +64,51 @@ def modality_flow(attention: ArrayLike, modality: Sequence[str], mask: ArrayLike
     member = np.array([[name == own for own in modality] for name in names], float)  # (modalities, n)
     by_pair = np.einsum("an,hnm,bm->hab", member, a, member) / total[:, None, None]
     return ModalityFlow(names, by_pair.mean(0), 1.0 - np.trace(by_pair, axis1=1, axis2=2))
+
+
+class Brought(NamedTuple):
+    """What share of all that one modality takes in, in a layer, comes from another."""
+
+    layer: str
+    receiver: str
+    giver: str
+    share: float  #: mean over calls and heads
+    by_head: tuple[float, ...]
+
+
+def brought(bridges: Iterable[Bridge], calls: Iterable[Callable[[], Any]]) -> list[Brought]:
+    """By layer and pair of modalities, share_g = |O_g| / sum over givers of |O|, O_g = sum_j A_ij v_j over queries i.
+
+    A head at a time, of each of ``calls``, which should be of one clip each: then nothing in it is padding. A modality
+    that takes in a single other one is left out: its share would be 1.
+    """
+    places = list(bridges)
+    sizes: dict[Bridge, list[Array]] = {place: [] for place in places}
+
+    def listen(place: Bridge) -> Callable[..., None]:
+        def after(_module: Any, _args: Any, output: torch.Tensor) -> None:
+            sizes[place].append(output.detach().double().square().sum((0, 2, 3)).sqrt().cpu().numpy())
+
+        return after
+
+    handles = [place.look.register_forward_hook(listen(place)) for place in places]
+    try:
+        with torch.inference_mode():
+            for call in calls:
+                call()
+    finally:
+        for handle in handles:
+            handle.remove()
+    together: dict[tuple[str, str], list[Bridge]] = {}
+    for place in places:
+        together.setdefault((place.layer, place.receiver), []).append(place)
+    found = []
+    for givers in together.values():
+        if len(givers) < 2 or not sizes[givers[0]]:
+            continue
+        size = np.stack([sizes[place] for place in givers])  # (givers, calls, heads)
+        total = size.sum(0)
+        share = np.where(total > 0, size / np.where(total > 0, total, 1.0), 1.0 / len(givers)).mean(1)
+        for place, heads in zip(givers, share, strict=True):
+            found.append(Brought(*place[:3], float(heads.mean()), tuple(heads.tolist())))
+    return found

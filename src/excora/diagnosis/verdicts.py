@@ -175,11 +175,10 @@ def _improving(case: Case, *, only: bool = False) -> Verdict | None:
         return None
     assert found.pcc is not None  # it is not too short
     assert found.mse is not None
+    pcc, flat = found.pcc, found.state in ("plateau", "converged")
     rule = f"change over the last {found.window} epochs, flat if its interval holds 0 or it is below 0.005"
-    flat = found.state in ("plateau", "converged")
-    case.evidence["pcc_change"] = Evidence(found.pcc.change, rule, flat)
-    interval = f"[{found.pcc.low:+.3f}, {found.pcc.high:+.3f}]"
-    change = f"{found.pcc.change:+.3f} {interval} over the last {found.window} epochs"
+    case.evidence["pcc_change"] = Evidence(pcc.change, rule, flat)
+    change = f"{pcc.change:+.3f} [{pcc.low:+.3f}, {pcc.high:+.3f}] over the last {found.window} epochs"
     late = case.kept >= case.epochs - found.window
     if late and (found.state == "improving" or case.learning):
         also = "" if case.validated else "Whether it does so on other samples takes validation=."
@@ -269,6 +268,9 @@ def _unread(case: Case) -> Verdict | None:
         if even or one:
             name = "attention collapsed" if even else "attention saturated"
             return make_verdict(name, case.evidence, case.attention, read, case.lead)
+    if spread is None and effective is not None:
+        why = f"{read} Training does not get there, or a pool without attention, as a mean is, cannot."
+        return _behind(case) or make_verdict("cannot tell", case.evidence, why, case.lead)
     if ratio is not None:
         case.evidence["gradient_ratio"] = Evidence(ratio, "< 0.1: MSE drowns the PCC gradient", ratio < 0.1)
     return make_verdict("optimisation-limited", case.evidence, read, case.lead)
@@ -293,7 +295,5 @@ def _cannot_tell(case: Case) -> Verdict:
 
 
 #: In this order; each answers or leaves it to the next.
-QUESTIONS = (
-    _undefined, _too_short, _frozen, _nothing, _test, _overfitting, _unestablished, _improving, _drifted, _unread,
-    _behind, _affine, _healthy, _data, _cannot_tell,
-)  # fmt: skip
+QUESTIONS = (_undefined, _too_short, _frozen, _nothing, _test, _overfitting, _unestablished, _improving, _drifted,
+             _unread, _behind, _affine, _healthy, _data, _cannot_tell)  # fmt: skip

@@ -84,7 +84,7 @@ def _at_once(box: Box) -> Attended | None:
     if is_recorded(*inputs) or any(x.dtype != torch.float32 for x in inputs[: 1 + len(box.scores)]):
         return None
     by = fastest(box.h.dtype, box.h.device, box.law)
-    return None if by is closed_form else by.forward(box).found
+    return None if by is closed_form else by.forward_alone(box)
 
 
 def _shaped(fields: Sequence[Tensor], shape: Sequence[int]) -> Attended:
@@ -129,10 +129,9 @@ def _calls_operator(h: Tensor, law: Law | None) -> bool:
 def _operator(box: Box) -> Attended:
     """By :mod:`excora.kernels.operator`."""
     linear, name = box.weight is not None, "" if box.law is None else box.law.__name__
-    inputs = [*(box.scores if linear else (box.scores[0].reshape(-1),)), *box.parameters]
+    inputs = [*(x.to(box.h.dtype) for x in box.scores), *box.parameters]
     scale = box.scale if linear else None
-    fields = torch.ops.excora.attend(box.h, inputs, box.real, box.keep, name, box.divisor, scale)
-    return _shaped(fields, box.h.shape[:2])
+    return Attended(*torch.ops.excora.attend(box.h, inputs, box.real, box.keep, name, box.divisor, scale)[:6])
 
 
 def _blocks(h: Tensor, mask: Tensor | None, law: Law | None) -> list[Block]:

@@ -28,6 +28,7 @@ _LAWS: dict[Law | None, int] = {
     learned_temperature: loops.POWER,
 }
 _NO_RESIDUAL = dict.fromkeys(["first", "first_bias", "last", "last_bias", "value", "gamma", "width", "free", "cap"])
+_NO_BACKWARD = {"shift": None, "offset": None}
 _ABSENT = (torch.zeros(1), torch.zeros(1))
 
 
@@ -38,20 +39,30 @@ def knows(law: Law | None) -> bool:
 
 def forward(box: Box) -> Result:
     """As :func:`excora.kernels.closed_form.forward`."""
-    return _forward(box, _NO_RESIDUAL)
+    wide = box.h.shape[::2]
+    shift, offset = torch.empty(wide), torch.empty(wide)
+    return Result(_forward(box, {**_NO_RESIDUAL, "shift": shift, "offset": offset}), shift, offset)
 
 
-def forward_with_residual(box: Box, gain: Gain) -> tuple[Attended, Tensor, Tensor]:
-    """And v = mu + gamma (a - mu), gamma = gain(mu), in the same loop: value (bags, dim) and gamma (bags,)."""
+def forward_alone(box: Box) -> Attended:
+    """The same without what a backward would ask for."""
+    return _forward(box, _NO_RESIDUAL | _NO_BACKWARD)
+
+
+def forward_with_residual(box: Box, gain: Gain, given: Sequence[Tensor]) -> tuple[Attended, Tensor, Tensor]:
+    """And v = mu + gamma (a - mu), gamma = gain(mu), in the same loop: value (bags, dim) and gamma (bags,).
+
+    ``given`` are the gain's weights.
+    """
     bags, _, dim = box.h.shape
     names = ("first", "first_bias", "last", "last_bias")
-    weights = dict(zip(names, (x.contiguous() for x in gain.weights()), strict=True))
+    weights: dict[str, Any] = dict(zip(names, map(_whole, given), strict=True))
     out = {"value": torch.empty(bags, dim), "gamma": torch.empty(bags)}
     form = {"width": len(weights["first"]), "free": gain.form == "free", "cap": gain.cap}
-    return _forward(box, {**weights, **out, **form}).found, out["value"], out["gamma"]
+    return _forward(box, {**weights, **out, **form, **_NO_BACKWARD}), out["value"], out["gamma"]
 
 
-def _forward(box: Box, residual: dict[str, Any]) -> Result:
+def _forward(box: Box, rest: dict[str, Any]) -> Attended:
     h, (bags, elements, dim) = box.h.contiguous(), box.h.shape
     linear, (base, slope) = box.weight is not None, _law(box)
     if linear and box.scores[0].shape != (dim,):
@@ -61,15 +72,14 @@ def _forward(box: Box, residual: dict[str, Any]) -> Result:
     found = Attended(
         torch.empty(wide), torch.empty(wide), torch.empty(each), logits, torch.empty(bags), torch.empty(bags)
     )
-    result = Result(found, torch.empty(wide), torch.empty(wide))
     loops.forward(
         bags, h.numel(), bags=bags, elements=elements, dim=dim,
         h=h, real=_whole(box.real), keep=_whole(box.keep),
         weight=box.scores[0].contiguous() if linear else None, bias=box.scores[1] if linear else None, scale=box.scale,
         law=_LAWS[box.law], base=base, bases=base.numel(), slope=slope, slopes=slope.numel(), divisor=box.divisor,
-        **found._asdict(), shift=result.shift, offset=result.offset, **residual,
+        **found._asdict(), **rest,
     )  # fmt: skip
-    return result
+    return found
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
@@ -96,8 +106,8 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
 
 def _law(box: Box) -> tuple[Tensor, Tensor]:
     """The law's base and slope, of one number or one a bag."""
-    base, slope = (x.detach().float().contiguous() for x in (*box.parameters, *_ABSENT)[:2])
-    return base, slope
+    base, slope = (*box.parameters, *_ABSENT)[:2]
+    return base.float().contiguous(), slope.float().contiguous()
 
 
 def _whole(x: Tensor | None) -> Tensor | None:

@@ -64,7 +64,7 @@ def needs_plain(*tensors: Tensor) -> bool:
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return True
     dual = forward_ad._current_level >= 0
-    return dual or any(t.device.type == "meta" or type(t) not in (Tensor, nn.Parameter) for t in tensors)
+    return dual or any(type(t) not in (Tensor, nn.Parameter) or t.is_meta for t in tensors)
 
 
 def is_bare(module: nn.Module) -> bool:

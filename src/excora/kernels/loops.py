@@ -227,7 +227,9 @@ def _forward(record):
     attended, mean = floats(call.attended, (bags, dim)), floats(call.mean, (bags, dim))
     weights, logits = floats(call.weights, (bags, elements)), floats(call.logits, (bags, elements))
     tau, sigma = floats(call.temperature, bags), floats(call.dispersion, bags)
-    shift, offset = floats(call.shift, (bags, dim)), floats(call.offset, (bags, dim))
+    kept = call.shift != 0  # else no backward will ask for it
+    shift = floats(call.shift, (bags, dim)) if kept else np.empty((1, dim), np.float32)
+    offset = floats(call.offset, (bags, dim)) if kept else np.empty((1, dim), np.float32)
     linear, masked, dropped, law = call.weight != 0, call.real != 0, call.keep != 0, call.law
     scale, bias = np.float32(call.scale), floats(call.bias, 1)[0] if linear else ZERO
     width, hidden = call.width, np.empty(call.width, np.float32)
@@ -236,19 +238,18 @@ def _forward(record):
     value, gamma = floats(call.value, (bags, dim)), floats(call.gamma, bags)
     b = next_job(record)
     while b < bags:
-        x, r, s = h[b], real[b], shift[b]
+        own = b if kept else 0
+        x, r, s, o = h[b], real[b], shift[own], offset[own]
         start, _ = run_of(r, masked, 0, elements)
         s[:] = ZERO
         if start < elements:
             s[:] = x[start]
         tau[b], sigma[b] = ONE, ZERO
-        square, norm = _survey(
-            x, r, masked, s, linear, weight, scale, bias, logits[b], law != CONSTANT, attended[b], offset[b]
-        )
+        square, norm = _survey(x, r, masked, s, linear, weight, scale, bias, logits[b], law != CONSTANT, attended[b], o)
         if law == CONSTANT:
             mean[b, :] = ZERO
         else:
-            sigma[b] = _spread(x, r, masked, s, square, norm, mean[b], offset[b])
+            sigma[b] = _spread(x, r, masked, s, square, norm, mean[b], o)
             t, e, spread = base[b % len(base)], slope[b % len(slope)], sigma[b] / call.divisor
             tau[b] = t + e * spread if law == LINEAR else math.exp(t + e * math.log1p(spread))
         sharp = ONE / tau[b] if tau[b] > COLD else ZERO

@@ -13,16 +13,19 @@ from torch import Tensor
 
 from excora.extrapolation import Law, given_temperature, learned_temperature, linear_temperature
 from excora.kernels import compiled
-from excora.kernels.function import Plan, attended, gradients
-from excora.ragged import Block
+from excora.kernels.closed_form import Result
+from excora.kernels.formulas import Attended, Box
 
 LAWS: dict[str, Law] = {law.__name__: law for law in (given_temperature, learned_temperature, linear_temperature)}
 
 
-def _plan(h: Tensor, mask: Tensor | None, keep: Tensor | None, law: str, divisor: float, scale: float | None) -> Plan:
-    bags, elements, _ = h.shape
-    block = Block(slice(0, bags), slice(0, bags * elements), (bags, elements), mask)
-    return Plan([block], bags, None if keep is None else keep.reshape(-1), LAWS.get(law), divisor, scale)
+def _box(
+    h: Tensor, inputs: list[Tensor], mask: Tensor | None, keep: Tensor | None, law: str, divisor: float,
+    scale: float | None,
+) -> Box:  # fmt: skip
+    """``inputs`` are the scorer's tensors, one of logits where ``scale`` is None, and the law's."""
+    count = 1 if scale is None else 2
+    return Box(h, mask, keep, tuple(inputs[:count]), LAWS.get(law), tuple(inputs[count:]), divisor, scale or 1.0)
 
 
 # Defined by hand: the decorator for it (custom_op) looks at every argument once more, at every call.
@@ -48,10 +51,12 @@ def _attend(
     divisor: float,
     scale: float | None,
 ) -> list[Tensor]:
-    """What :func:`excora.kernels.function.attended` gives: ``inputs`` are the scorer's and the law's tensors."""
-    plan = _plan(h, mask, keep, law, divisor, scale)
-    out, _, _ = attended(plan, h.reshape(-1, h.shape[-1]).contiguous(), *inputs)
-    return out if scale is not None else [*out[:3], out[3].clone(), *out[4:]]  # logits that are given: no alias
+    """The fields of Attended, then shift and offset."""
+    (a, mean, weights, logits, tau, sigma), shift, offset = compiled.forward(
+        _box(h, inputs, mask, keep, law, divisor, scale)
+    )
+    logits = logits.clone() if scale is None else logits  # given ones: no alias
+    return [a, mean, weights, logits, tau, sigma, shift, offset]
 
 
 @torch.library.impl("excora::attend_backward", "CPU")
@@ -70,16 +75,17 @@ def _attend_backward(
     """The gradients of h (empty unless wanted) and of ``inputs``; ``grads`` are those that have arrived."""
     given = iter(grads)
     own = [next(given) if there else None for there in arrived]
-    flat, plan = h.reshape(-1, h.shape[-1]).contiguous(), _plan(h, mask, None, law, divisor, scale)
-    d_flat, *rest = gradients(plan, compiled, flat, inputs, saved, [False], own, wants_h)
-    d_h = h.new_empty(0) if d_flat is None else d_flat.view(h.shape)
-    return [d_h, *(d for d in rest if d is not None)]
+    box = _box(h, inputs, mask, None, law, divisor, scale)
+    d_h = torch.empty(h.shape if wants_h else 0)
+    result = Result(Attended(*saved[:6]), *saved[6:])
+    d_z, d_weight, d_law = compiled.backward(box, result, own, d_h if wants_h else None)
+    return [d_h, *([d_z] if d_weight is None else [d_weight, d_z.sum().view_as(inputs[1])]), *d_law]
 
 
 @torch.library.register_fake("excora::attend")
 def _shapes(h: Tensor, *_: Any) -> list[Tensor]:
     bags, elements, dim = h.shape
-    shapes = [(bags, dim)] * 2 + [(bags * elements,)] * 2 + [(bags,)] * 2 + [(bags, dim)] * 2
+    shapes = [(bags, dim)] * 2 + [(bags, elements)] * 2 + [(bags,)] * 2 + [(bags, dim)] * 2
     return [h.new_empty(shape) for shape in shapes]
 
 

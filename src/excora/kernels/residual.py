@@ -42,7 +42,7 @@ def attend_beyond(
             and (by := fastest(h.dtype, h.device, law)) is not closed_form
         ):
             check_bags(h, mask)
-            return by.forward_with_residual(Box(h, mask, keep, scores, law, parameters, divisor, scale), gain)
+            return by.forward_with_residual(Box(h, mask, keep, scores, law, parameters, divisor, scale), gain, weights)
     found = attend(h, scores, law, parameters, mask=mask, keep=keep, divisor=divisor, scale=scale)
     return found, *residual(extrapolation, found.mean, found.attended)
 

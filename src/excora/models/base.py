@@ -147,6 +147,7 @@ class Model(ABC):
     Options: ClassVar[type[Options]]
     small: ClassVar[Mapping[str, Any]] = {}  #: options of a small network of its kind, for tests and demonstrations
     recipe: ClassVar[Mapping[str, Any]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  #: options and recipe that belong together, by name
 
     @abstractmethod
     def network(self, spec: Spec, options: Any, learned: Mapping[str, Any]) -> Network:

@@ -22,8 +22,12 @@ from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
+from excora.models.parts.row_space import row_space
+from excora.models.parts.stack import borne_out
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
+from excora.stats.intervals import FEW_GROUPS
+from excora.stats.units import sample_units
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,9 @@ class KrigingModel(Model):
     Options = KrigingOptions
 
     def network(self, spec: Any, options: KrigingOptions, learned: Mapping[str, Any]) -> KrigingNetwork:
-        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; ``bends`` if any."""
+        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; if any ``bends`` and
+        ``components``.
+        """
         return KrigingNetwork(spec, options.neighbours, learned)
 
     def build(self, spec: Any, samples: Samples, options: KrigingOptions, *, seed: int) -> tuple[Network, Features]:
@@ -67,14 +73,19 @@ class KrigingModel(Model):
             torch.ones(len(x)) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
         )
         starts = [start, *([] if (curves := bent_start(x, spec.numeric, y, weight)) is None else [curves])]
-        bases = [Labelled(x, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
+        space = row_space(x)
+        seen, direction = (x, start.direction) if space is None else (space(x), space.along(start.direction))
+        bases = [Labelled(seen, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
         excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
         given: dict[str, Any] = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
-        chosen, members = fit_members(bases, start.direction, fold, excluded, **given)
+        chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
-        network = self.network(spec, options, learned | ({"bends": BENDS} if len(bases) > 1 else {}))
-        _fill(network, bases, chosen, members, torch.from_numpy(y))
-        network.knots.copy_(knots)
+        learned |= {"bends": BENDS} if len(bases) > 1 else {}
+        learned |= {} if space is None else {"components": space.basis.shape[1]}
+        network = self.network(spec, options, learned)
+        _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
+        for name, values in ({"knots": knots} | ({} if space is None else space._asdict())).items():
+            getattr(network, name).copy_(values)
         _fill_line(network, starts)
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
@@ -95,10 +106,10 @@ class KrigingModel(Model):
     ) -> None:
         """Names, types and sizes: these numbers say how much memory a network takes."""
         names = {"context", "gaps", "members", "knots"}
-        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends"}:
+        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends", "components"}:
             raise InputError(
-                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends, "
-                f"got {learned!r}"
+                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends and "
+                f"components, got {learned!r}"
             )
         for name, values in learned.items():
             given = values if name == "gaps" else [values]
@@ -130,6 +141,16 @@ def _excluded(samples: Samples, train: Index, options: KrigingOptions) -> Exclud
     return Excluded(torch.arange(len(train)).unsqueeze(1), **known, gap=options.gap)
 
 
+def _units(samples: Samples, train: Index) -> Tensor:
+    """What training rows are drawn together with, (n,): groups, but not of fewer than 10; neighbours in time; else
+    nothing.
+    """
+    group, time = (None if x is None else x[train] for x in (samples.group, samples.time))
+    if group is not None and len(np.unique(group)) < FEW_GROUPS:
+        group = None
+    return torch.from_numpy(sample_units(len(train), group=group, time=time))
+
+
 def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
     """The fold of each training row, (n,): whole groups, or stretches of time, or drawn."""
     label = next((x[train] for x in (samples.group, samples.time) if x is not None), np.arange(len(train)))
@@ -143,25 +164,32 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _fill(
-    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor
+    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor, rows: Tensor
 ) -> None:
-    """What was found into the network; shares, unit and reach from what members say of rows they were not shown."""
+    """What was found into the network; shares, unit and reach from what members say of rows they were not shown.
+
+    Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``rows``: :func:`_units`.
+    """
     share, made, asked = stacked(bases, chosen, members)
+    held = torch.cat([m.held for m in members])
+    ridge = bases[0].label[held]
+    more = ridge - asked.label + made  # than the ridge says
+    kept = borne_out(ridge, more, asked.known / asked.noise.unsqueeze(1), rows[held])
+    made = made + (kept - 1.0) * more
     wrong = torch.where(asked.known, asked.label - made, torch.nan)
     variance = [m.variance.expand_as(m.guess) for m in members]
     parts = wrong.split([len(m.held) for m in members])
     unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(parts, variance, strict=True)])
     unit = unit.nan_to_num(1.0).clamp_min(1e-12)
     scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(parts, variance, unit, strict=True)]
-    held = torch.cat([m.held for m in members])
-    ridge, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
+    line, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
     stack = _pcc(y[held] - asked.label + made, y[held])
-    bend = [float(share[1]) if chosen == 0 else 1.0 - float(share[1])] if curves else []
+    bend = [kept * (float(share[1]) if chosen == 0 else 1.0 - float(share[1]))] if curves else []
     found = {
-        "share": share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
+        "share": kept * share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
         "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
         "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
-        "scores": torch.tensor([ridge, stack, *curves, *bend]),
+        "scores": torch.tensor([line, stack, *curves, *bend]),
         **{f"context_{name}": part for name, part in bases[chosen]._asdict().items()},
     }  # fmt: skip
     for name, value in found.items():

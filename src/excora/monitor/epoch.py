@@ -7,6 +7,7 @@ for the last :data:`PROBE_BAGS` measured bags the mean and the pooled embedding,
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,8 @@ from excora.theory.plateau import measure
 PROBE_BAGS = 2048
 BUDGET = 1 << 19  # a batch of more numbers than this is large: its geometry is measured in part, and not always
 EVERY = 4  # of the large batches, every fourth is measured
+FIT = ("prediction", "target", "known")
+TARGETS = 16  # measured at a time
 Record = dict[str, float | int | None]
 
 FIELDS = {
@@ -53,7 +56,8 @@ FIELDS = {
     "probe_gain": "probe_pcc - pcc, both on the probe's bags",
     "probe_error": "standard error of probe_gain",
     "effective_elements": "exp(attention entropy), mean over bags",
-    "attention_spread": "(effective - 1) / (elements - 1), mean over bags of 2 and more: 0 one element, 1 uniform",
+    "attention_spread": "(effective - 1) / (elements - 1), mean over bags of 2 and more: 0 one element, 1 uniform; "
+    "none for a pool without attention, such as the mean",
     "gamma_10": "quantiles of gamma",
     "gamma_50": "",
     "gamma_90": "",
@@ -173,22 +177,27 @@ class Epoch:
             raise InputError("an epoch without samples has no record: call update(prediction, target) for its batches")
         record: Record = dict.fromkeys(FIELDS)
         record |= {"epoch": number, "bags": len(samples["prediction"])}
-        record |= _fit(samples) | _attention(samples)
+        record |= _fit(samples) | _attention(_double(samples, but=FIT))
         if measured:
-            record |= _hull(measured)
+            record |= _hull(_double(measured))
         if "value" in probed:
-            record |= probe_correlation(probed)
+            record |= probe_correlation(_double(probed))
         return record
 
 
 def merge(parts: list[Columns], rank: int | None, *, gather: bool = True) -> Columns:
-    """The batches as one table in float64 on the CPU, with the rows of every rank."""
+    """The batches as one table on the CPU, with the rows of every rank."""
     table = {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else {}
     if gather and is_distributed():
         if rank is None:
             raise InputError("torch.distributed runs with several ranks: call end_epoch(rank=dist.get_rank())")
         table = {name: _gather(table[name], rank) for name in sorted(table)}
-    return {name: column.to("cpu", torch.float64) for name, column in table.items()}
+    return {name: column.cpu() for name, column in table.items()}
+
+
+def _double(table: Columns, but: Collection[str] = ()) -> Columns:
+    """In float64."""
+    return {name: column.double() for name, column in table.items() if name not in but}
 
 
 def _gather(column: Tensor, rank: int) -> Tensor:
@@ -210,20 +219,28 @@ def mean_defined(values: Tensor, defined: Tensor | None = None) -> float | None:
 
 
 def _fit(table: Columns) -> Record:
-    x, y, mask = table["prediction"], table["target"], table["known"] > 0
+    """Means over the targets, some of which are measured at a time: hundreds of genes in float64 are a lot."""
+    blocks = zip(*(table[name].split(TARGETS, 1) for name in FIT), strict=True)
+    every = [_figures(x.double(), y.double(), known > 0) for x, y, known in blocks]
+    return {name: mean_defined(torch.cat([one[name] for one in every])) for name in every[0]}
+
+
+def _figures(x: Tensor, y: Tensor, mask: Tensor) -> Columns:
+    """(targets,) of each; NaN where undefined."""
     batch = measure(x, y, mask, None)
     parts = mse_decomposition(x, y, mask)
     varies = batch.target_std > 0
+    ratio = batch.prediction_std / torch.where(varies, batch.target_std, 1.0)
     return {
-        "pcc": mean_defined(batch.pcc, batch.defined),
-        "mse": mean_defined(parts.mse),
-        "mse_offset": mean_defined(parts.offset),
-        "mse_scale": mean_defined(parts.scale),
-        "mse_correlation": mean_defined(parts.correlation),
-        "mse_affine": mean_defined(batch.target_std.square() * (1.0 - batch.pcc.square())),
-        "sigma_ratio": mean_defined(batch.prediction_std / torch.where(varies, batch.target_std, 1.0), varies),
-        "gradient_ratio": mean_defined(gradient_ratio(x, y, mask=mask)),
-        "gradient_ratio_bound": mean_defined(gradient_ratio_bound(x, y, mask=mask).value),
+        "pcc": torch.where(batch.defined, batch.pcc, torch.nan),
+        "mse": parts.mse,
+        "mse_offset": parts.offset,
+        "mse_scale": parts.scale,
+        "mse_correlation": parts.correlation,
+        "mse_affine": batch.target_std.square() * (1.0 - batch.pcc.square()),
+        "sigma_ratio": torch.where(varies, ratio, torch.nan),
+        "gradient_ratio": gradient_ratio(x, y, mask=mask),
+        "gradient_ratio_bound": gradient_ratio_bound(x, y, mask=mask).value,
     }
 
 
@@ -255,7 +272,7 @@ def _hull(table: Columns) -> Record:
 def _attention(table: Columns) -> Record:
     record: Record = {}
     if "effective" in table:
-        several = table["count"] >= 2
+        several = (table["count"] >= 2) & (table["attends"] > 0)
         spread = (table["effective"] - 1.0) / (table["count"] - 1.0).clamp_min(1.0)
         record["effective_elements"] = mean_defined(table["effective"], table["count"] >= 1)
         record["attention_spread"] = mean_defined(spread, several)

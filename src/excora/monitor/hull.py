@@ -68,12 +68,14 @@ def attention_columns(pooled: Pooled, lengths: Tensor | None, mask: Tensor | Non
     """Effective number of elements exp(-sum_i alpha_i log alpha_i) and the number there are; gamma and temperature.
 
     ``lengths``: of a ragged batch. An empty bag has 0 elements, and an effective number of 1 that counts nowhere.
+    ``attends``: 1 where the weights are attention, 0 for a pool like the mean.
     """
     weights = at_least_float32(pooled.weights.detach())
     if lengths is not None:
         weights, mask = Ragged(weights, lengths).pad()
     count = weights.new_full(weights.shape[:1], weights.shape[1]) if mask is None else mask.sum(1).to(weights.dtype)
-    columns = {"effective": torch.special.entr(weights).sum(1).exp(), "count": count}
+    attends = torch.full_like(count, float(pooled.attends))
+    columns = {"effective": torch.special.entr(weights).sum(1).exp(), "count": count, "attends": attends}
     for name in ("gamma", "temperature"):
         if name in pooled.details:
             columns[name] = at_least_float32(pooled.details[name].detach())

@@ -28,6 +28,7 @@ class Pooled(NamedTuple):
     penalty: Penalty  #: the pool's regulariser as (sum, count), see :class:`excora.JointLoss`
     details: dict[str, Tensor]  #: what a monitor reads: gamma, temperature, dispersion, logits
     real: Tensor | None = None  #: the mask that was given, or the lengths of a :class:`Ragged`; None: all are real
+    attends: bool = True  #: whether what an element is decides its weight; of a mean, say, it does not
 
     @property
     def effective(self) -> Tensor:

@@ -40,11 +40,12 @@ class MeanPool(Pool):
             total = flat.new_zeros(len(h), self.dim).index_add(0, h.bag_index(), flat)
             value = (total / count.unsqueeze(1)).to(h.values.dtype)
         else:
-            real = blank_padding(at_least_float32(h), mask)
-            count = element_count(real, mask, h.shape[1])
-            weights = (real.new_ones(h.shape[:2]) if mask is None else mask.to(real.dtype)) / count
-            value = (real.sum(1) / count).to(h.dtype)
-        return Pooled(value, weights, _no_penalty(weights), {}, h.lengths if isinstance(h, Ragged) else mask)
+            x = blank_padding(at_least_float32(h), mask)
+            count = element_count(x, mask, h.shape[1])
+            weights = (x.new_ones(h.shape[:2]) if mask is None else mask.to(x.dtype)) / count
+            value = (x.sum(1) / count).to(h.dtype)
+        real = h.lengths if isinstance(h, Ragged) else mask
+        return Pooled(value, weights, _no_penalty(weights), {}, real, attends=False)
 
 
 class LinearScorer(nn.Module):

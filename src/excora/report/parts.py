@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excora.errors import InputError
+from excora.report.clips import Modalities
 from excora.report.slides import Picture
 
 Array = NDArray[np.float64]
@@ -119,6 +120,7 @@ class Results:
     trials: list[Trial] = field(default_factory=list)  #: of `excora tune`
     chosen: list[int] = field(default_factory=list)  #: places in them, one a member
     further: dict[str, dict[str, dict[str, Number]]] = field(default_factory=dict)  #: by part, target and name
+    modalities: Modalities | None = None  #: of clips, which of them is used
 
     @property
     def simple(self) -> dict[str, float]:

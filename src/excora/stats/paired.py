@@ -14,7 +14,8 @@ random:
   where lambda are the eigenvalues of C among contrasts of cells and z the cell means along its eigenvectors.
 
 One draw of the error is (D* - D) sqrt(U / chi^2_{U-1}) + sqrt(v* sum_c share_c^2) z, U units, z normal: Student's t in
-place of the normal distribution in both parts, as few units and few cells ask for. The interval is D + its quantiles.
+place of the normal distribution in both parts, as few units and few cells ask for; every pair has chi^2 of its own,
+which go together as far as pairs share a model. The interval is D + its quantiles.
 How often it says that equal models differ is measured by checks/false_wins.py.
 """
 
@@ -163,17 +164,14 @@ def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tupl
     difference = (draws.score[:, a] - draws.score[:, b]).mean(0)
     error = draws.resampled[:, a] - draws.resampled[:, b] - difference
     generator = np.random.default_rng(seed)
-    if draws.units > 1:
-        error *= np.sqrt(draws.units / generator.chisquare(draws.units - 1, len(error)))[:, None]
     cells, models = draws.cell.shape
+    if draws.units > 1:
+        error *= np.sqrt(draws.units / _chi_squares(generator, len(error), draws.units - 1, models)[:, a, b])
     if cells == 1:  # a single training: nothing is known of others
         return difference, error
-    # Every pair's variance is known from its own cells: what is drawn for it has to go together with what is drawn for
-    # the others as for models with luck of their own, else the worst of many pairs would seem as well known as one.
-    normal = generator.normal(size=(len(error), cells, models))
-    apart = (normal[..., a] - normal[..., b]) / np.sqrt(2)
-    chi, along = (apart[:, 1:] ** 2).sum(1), apart[:, 0]
-    scale = np.sqrt((draws.share**2).sum())
+    chi = _chi_squares(generator, len(error), cells - 1.0, models)[:, a, b]
+    normal = generator.normal(size=(len(error), models))
+    along, scale = (normal[:, a] - normal[:, b]) / np.sqrt(2), np.sqrt((draws.share**2).sum())
     contrast = np.linalg.svd(np.ones((1, cells)))[2][1:]  # (cells - 1, cells), orthogonal to 1
     for p, (one, other) in enumerate(pairs):
         means, spread = draws.cell[:, one] - draws.cell[:, other], draws.spread[..., one] - draws.spread[..., other]
@@ -182,6 +180,21 @@ def errors(draws: Draws, pairs: list[tuple[int, int]], *, seed: int = 0) -> tupl
         variance = _solve((vectors.T @ (contrast @ means)) ** 2, np.maximum(values, 0.0), chi[:, p])
         error[:, p] += np.sqrt(variance) * scale * along[:, p]
     return difference, error
+
+
+def _chi_squares(generator: np.random.Generator, size: int, degrees: float, models: int) -> Array:
+    """Draws (size, models, models) of the chi^2 of each pair: the squared deviations of x_a - x_b, of variance 2, / 2.
+
+    x are ``degrees`` + 1 independent normal values of each model. Every pair's variance is known from its own few units
+    or cells: what is drawn for it has to go together with what is drawn for the others as for models with errors of
+    their own, else the worst of many pairs would seem as well known as one. By Bartlett's decomposition: the sums of
+    products of x are L L', L lower triangular with normal entries and roots of chi^2 of degrees - j on the diagonal.
+    """
+    width = min(models, int(np.ceil(degrees)))
+    lower = np.tril(generator.normal(size=(size, models, width)), -1)
+    for j in range(width):
+        lower[:, j, j] = np.sqrt(generator.chisquare(degrees - j, size))
+    return np.asarray(((lower[:, :, None] - lower[:, None]) ** 2).sum(-1) / 2)
 
 
 #: Of v, in units of the largest that it can be.

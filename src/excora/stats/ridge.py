@@ -50,13 +50,14 @@ class RidgePath:
     [[9.0]]
     """
 
-    def __init__(self, x: Array, y: Array, weight: Array | None = None) -> None:
+    def __init__(self, x: Array, y: Array, weight: Array | None = None, *, spend: bool = False) -> None:
+        """``spend``: ``x`` is not needed afterwards, and may be overwritten."""
         n = len(x)
         self.y = y
         self.v = np.ones(n) if weight is None or not weight.any() else weight / weight.mean()
-        self.mean, self.level = np.average(x, axis=0, weights=self.v), np.average(y, axis=0, weights=self.v)
+        self.mean, self.level = self.v @ x / n, self.v @ y / n
         root = np.sqrt(self.v)[:, None]
-        self.centred = x - self.mean
+        self.centred = np.subtract(x, self.mean, out=x if spend else None)
         equal = bool((self.v == 1.0).all())  # then nothing is multiplied: a copy of x would be a lot
         a, b = self.centred if equal else self.centred * root, (y - self.level) * root
         wide = a.shape[1] > n
@@ -79,6 +80,10 @@ class RidgePath:
     def predicted(self, turned: Array, alpha: float) -> Array:
         """Predictions (m, t) of the fit with this penalty, without its coefficients: they cost more than the rest."""
         return turned @ (self.rotated / (self.values + alpha)[:, None]) + self.level
+
+    def forget(self) -> None:
+        """The samples: it only predicts others from here on. A view of none of them would keep them all."""
+        self.centred, self.y = np.empty((0, len(self.mean))), np.empty((0, len(self.level)))
 
     @cached_property
     def _own(self) -> Array:
@@ -111,8 +116,8 @@ class LeftOutGroups:
         self.shape, self.folds = y.shape, []
         for number in range(int(fold.max()) + 1):
             seen = fold != number
-            path = RidgePath(x[seen], y[seen], None if weight is None else weight[seen])
-            path.centred, path.y = path.centred[:0], path.y[:0]  # it only predicts: a copy of x a fold would be a lot
+            path = RidgePath(x[seen], y[seen], None if weight is None else weight[seen], spend=True)
+            path.forget()
             self.folds.append((~seen, path, path.turned(x[~seen])))
 
     def left_out(self, alpha: float) -> Array:
@@ -170,8 +175,11 @@ def left_out_ridge(
         held = None if weight is None else weight[known]
         given = x if known.all() else x[known], y[known][:, targets], held
         apart = group is not None and len(set(group[known])) > 1
-        path, judge = RidgePath(*given), LeftOutGroups(*given, group[known]) if apart and group is not None else None
-        line, own, penalty = _best(path, judge or path, held, penalties, shared=shared)
+        judge = LeftOutGroups(*given, group[known]) if apart and group is not None else None
+        path = RidgePath(*given)
+        if judge is not None:
+            path.forget()
+        line, own, penalty = _best(path, judge or path, given[1], held, penalties, shared=shared)
         coefficient[:, targets], intercept[targets], chosen[targets] = line.coefficient, line.intercept, penalty
         left_out[:, targets] = line.predict(x)
         left_out[np.ix_(known, targets)] = own
@@ -198,6 +206,7 @@ def standardised_ridge(
 def _best(
     path: RidgePath,
     judge: RidgePath | LeftOutGroups,
+    y: Array,
     weight: Array | None,
     penalties: Sequence[float],
     *,
@@ -207,13 +216,13 @@ def _best(
 
     ``shared``: one for all, of the least sum.
     """
-    v = np.ones(len(path.y)) if weight is None or not weight.any() else weight
-    error = np.full(path.y.shape[1], np.inf)
-    coefficient = np.zeros((path.centred.shape[1], path.y.shape[1]))
-    intercept, own, penalty = np.zeros_like(error), np.empty_like(path.y, dtype=float), np.zeros_like(error)
+    v = np.ones(len(y)) if weight is None or not weight.any() else weight
+    error = np.full(y.shape[1], np.inf)
+    coefficient = np.zeros((len(path.mean), y.shape[1]))
+    intercept, own, penalty = np.zeros_like(error), np.empty_like(y, dtype=float), np.zeros_like(error)
     for alpha in sorted(penalties, reverse=True):
         out = judge.left_out(alpha)
-        now = v @ (path.y - out) ** 2
+        now = v @ (y - out) ** 2
         now = np.full_like(now, now.sum()) if shared else now
         better = now < error
         own[:, better], penalty[better], error[better] = out[:, better], alpha, now[better]

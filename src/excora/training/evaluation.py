@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -76,18 +76,19 @@ def outputs(
 
 
 def watched(
-    network: Network, features: Features, target: NDArray[np.float32], index: Index, *, max_elements: int,
+    network: Network, features: Features, target: Callable[[Index], Floats], index: Index, *, max_elements: int,
     accelerator: str = "cpu",
 ) -> dict[str, Any]:  # fmt: skip
-    """The monitor's record of the samples of ``index`` under the network as it is; ``target`` (n, targets), NaN where
-    unknown.
+    """The monitor's record of the samples of ``index`` under the network as it is.
+
+    ``target`` gives the labels (n, targets) of samples, NaN where unknown.
     """
     monitor = RunMonitor(network, stage="validation")
     monitor.setup(SimpleNamespace(sanity_checking=False), nn.ModuleDict({"network": network}), "validate")
     every = outputs(network, features, index, max_elements=max_elements, accelerator=accelerator, watched=True)
     try:
         for piece, output in every:
-            labels = torch.from_numpy(np.ascontiguousarray(target[piece])).to(output.prediction.device)
+            labels = torch.from_numpy(target(piece)).float().to(output.prediction.device)
             known = ~labels.isnan()
             monitor.take(output.prediction, labels.nan_to_num(0.0), known)
     finally:

@@ -180,7 +180,7 @@ def _scored(
     journal.rows.append(row)
     if folder is not None and is_main():
         write_records(Path(folder), journal, monitor)
-    part = (features, target, split.validation)
+    part = (features, rows.labels, split.validation)
     held = watched(network, *part, max_elements=Recipe().max_elements) if len(split.validation) else None
     seconds = network.seconds + time.monotonic() - begun
     return Training(network.cpu().eval(), 0, journal.rows, monitor, "fitted", seconds, held=held)
@@ -208,8 +208,7 @@ def _result(network: Network, module: Regression, journal: Journal, machine: Mac
     stopped = "interrupted" if interrupted else journal.stopped(module.recipe) or "epochs"
     figures = (journal.rows, module.monitor, stopped, journal.seconds, journal.start)
     limit, where = module.recipe.max_elements, machine.accelerator
-    labels = module.rows.labels(np.arange(len(module.rows.target))).astype(np.float32)
-    part = (module.rows.features, labels, module.validation_index)
+    part = (module.rows.features, module.rows.labels, module.validation_index)
     held = watched(network, *part, max_elements=limit, accelerator=where) if len(module.validation_index) else None
     return Training(network.cpu().eval(), best, *figures, held)
 

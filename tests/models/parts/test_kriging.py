@@ -11,7 +11,9 @@ from oracles.kriging import gls_mean, kriging
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
+from excora.models.parts import kriging as module
 from excora.models.parts.kriging import (
+    Asked,
     Keys,
     Labelled,
     Part,
@@ -120,3 +122,20 @@ def test_a_search_in_pieces_finds_the_same(monkeypatch, kind):
     again = search(query, candidate, 5, banned)
     assert torch.equal(again[0], found)
     assert torch.equal(again[1], allowed)
+
+
+@pytest.mark.parametrize("targets", [1, 2])
+def test_distances_of_all_rows_give_the_error_and_slope_of_those_that_were_gathered(monkeypatch, targets):
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 9).double(), torch.randn(60, targets).double()
+    rows = Labelled(x, y, torch.ones(60, targets).bool(), torch.ones(60).double())
+    part = Part.of(rows, torch.arange(45), torch.arange(45, 60), Excluded(torch.arange(60).unsqueeze(1)))
+    query, found = torch.arange(20), []
+    for wide in (1, 10):
+        monkeypatch.setattr(module, "WIDE", wide)
+        keys = Keys(*(torch.full(size, -1.0).double().requires_grad_() for size in ((9,), (9, 2))))
+        error = module._step_error(part, keys, query, 0.1)
+        asked = Asked.of(part, keys, 12)
+        found.append((error.detach(), *torch.autograd.grad(error, keys), asked.toward, asked.between))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-7)

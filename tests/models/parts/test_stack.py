@@ -1,4 +1,4 @@
-"""Shares of a stack against scipy's bounded least squares."""
+"""Shares of a stack against scipy's bounded least squares, and what is borne out of it against loops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from excora.models.parts.stack import shares
+from excora.models.parts import stack
+from excora.models.parts.stack import borne_out, shares
 
 
 @given(seed=st.integers(0, 10**6), parts=st.integers(1, 3))
@@ -26,3 +27,20 @@ def test_rows_of_no_weight_and_parts_that_say_nothing_count_for_nothing():
     y = torch.tensor([[1.0], [2.0], [50.0]])
     weight = torch.tensor([[1.0], [1.0], [0.0]])
     assert shares(y, [torch.zeros(3, 1), 2 * y.clamp_max(2.0)], weight).tolist() == [0.0, 0.5]
+
+
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 4))
+def test_what_is_borne_out_goes_by_the_standard_errors_of_whole_units(seed, size):
+    rng = np.random.default_rng(seed)
+    added, weight, unit = rng.normal(size=(48, 2)), rng.uniform(0.1, 2.0, (48, 2)), np.arange(48) // size
+    left = rng.uniform(0, 2) * added + rng.normal(size=(48, 2)) + rng.normal(size=48)[unit][:, None]
+    slope = (weight * added * left).sum() / (weight * added**2).sum()
+    sums = [(weight * added * (left - slope * added))[unit == u].sum() for u in np.unique(unit)]
+    error = np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / (weight * added**2).sum()
+    expected = max(1 - (stack.DOUBTED * error / slope) ** 4, stack.LEAST) if slope > 0 else 0.0
+    given_ = (torch.from_numpy(x) for x in (left, added, weight, unit * 7))
+    np.testing.assert_allclose(borne_out(*given_), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_nothing_added_is_nothing_borne_out():
+    assert borne_out(torch.ones(5, 1), torch.zeros(5, 1), torch.ones(5, 1), torch.arange(5)) == 0.0

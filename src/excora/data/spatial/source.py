@@ -17,6 +17,7 @@ from excora.data.spatial.content import SpatialSet
 from excora.data.spatial.genes import SCALES, Expression, asked, check_names, largest
 from excora.data.spatial.groups import groups_of, kept_apart, same_pictures
 from excora.data.spatial.layouts import is_slides, read_slides
+from excora.data.spatial.orientation import orientation_note
 from excora.data.spatial.preparation import PreparedSpots, spots_of
 from excora.data.spatial.slide import Slide
 from excora.data.spatial.writing import write_h5ad
@@ -151,7 +152,7 @@ def _dataset(slides: list[Slide], roles: Roles, genes: tuple[str, ...], scale: s
     notes = [note for slide in slides for note in slide.notes]
     alone = len(slides) == 1 and group is not None and roles.group is None
     if labelled:
-        notes += same_pictures(slides)
+        notes += [*same_pictures(slides), *(note for slide in slides for note in orientation_note(slide))]
         notes += ["one slide: blocks of it are held out, which says little of another slide"] if alone else []
     expression = Expression(genes, scale) if genes else None
     content = SpatialSet(tuple(slides), slide_of, spot_of, group if alone else None, roles.genes, expression, scale)

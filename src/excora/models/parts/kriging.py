@@ -28,6 +28,8 @@ RANK = 4  #: of W
 ASKED = 512
 #: Distances in memory at a time.
 PAIRS = 2**25
+#: Channels from which rows are wide: see :func:`all_at_once`.
+WIDE = 256
 #: What length scales (in median distances to the 16th neighbour) and nuggets are chosen from.
 LENGTHS, NUGGETS = (1.0, 3.0, 9.0), (0.01, 0.1, 0.4, 1.5, 6.0, 25.0)
 
@@ -40,6 +42,26 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     """
     square = a.square().sum(-1).unsqueeze(-1) + b.square().sum(-1).unsqueeze(-2) - 2 * a @ b.mT
     return square.clamp_min(1e-10).sqrt()
+
+
+def all_at_once(x: Tensor, pairs: int) -> bool:
+    """Whether the distances of all rows (n, c) from each other cost less than gathering the ``pairs`` that are needed.
+
+    Of wide rows: to copy them for every row that they are near to takes longer than to multiply them.
+    """
+    return x.shape[1] >= WIDE and len(x) ** 2 <= 4 * pairs
+
+
+def apart(own: Tensor, every: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances of rows (n, c) from their neighbours ``found`` (n, k) among ``every`` (m, c), and of these from each
+    other: (n, k), (n, k, k), by those of all pairs.
+    """
+    return distance(own, every).gather(1, found), distance(every, every)[found.unsqueeze(2), found.unsqueeze(1)]
+
+
+def gathered(own: Tensor, around: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of neighbours that were gathered, (n, k, c)."""
+    return distance(own.unsqueeze(1), around)[:, 0], distance(around, around)
 
 
 class Keys(NamedTuple):
@@ -187,12 +209,14 @@ def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: i
 
 def _step_error(part: Part, keys: Keys, query: Tensor, nugget: float) -> Tensor:
     rows, asked = part.rows, part.rows.at(query)
-    with torch.no_grad():
+    whole = all_at_once(rows.x, len(query) * NEAR**2)
+    with torch.set_grad_enabled(whole):
         every = keys(rows.x)
+    with torch.no_grad():
         found, allowed = search(every[query], every, NEAR, part.banned(query))
-    near, own = rows.at(found), keys(asked.x).unsqueeze(1)
-    around = keys(near.x)
-    guess, _ = predict(distance(own, around)[:, 0], distance(around, around), near, allowed, 1.0, nugget)
+    near = rows.at(found)
+    toward, between = apart(every[query], every, found) if whole else gathered(keys(asked.x), keys(near.x))
+    guess, _ = predict(toward, between, near, allowed, 1.0, nugget)
     return squared(guess, asked)
 
 
@@ -216,9 +240,8 @@ class Asked(NamedTuple):
         """In the metric ``keys``."""
         every, own = keys(part.rows.x), keys(part.held.x)
         found, allowed = search(own, every, neighbours, part.banned())
-        around = every[found]
-        toward = distance(own.unsqueeze(1), around)[:, 0]
-        return cls(toward, distance(around, around), part.rows.at(found), allowed)
+        whole = all_at_once(every, len(found) * found.shape[1] ** 2)
+        return cls(*(apart(own, every, found) if whole else gathered(own, every[found])), part.rows.at(found), allowed)
 
     def predict(self, length: float, nugget: float) -> tuple[Tensor, Kriged]:
         """Labels (n, targets), and the weights."""

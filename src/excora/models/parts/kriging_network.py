@@ -2,6 +2,8 @@
 
 rows ─► channels ─► ridge f ──────────────────────────────────────────────────┐
              └────► keys of each member ─► nearest training rows ─► kriging ──┴► f + share * mean over members w'r
+
+Of a very wide table, with many more channels than rows, keys are made of coordinates in the span of the training rows.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from excora.data.dataset import Features, Index, Inputs
 from excora.errors import InputError
 from excora.models.base import Network, Output
 from excora.models.parts.channels import bent, channels, width_of
-from excora.models.parts.kriging import RANK, Keys, Labelled, distance, label_variance, predict
+from excora.models.parts.kriging import RANK, Keys, Labelled, gathered, label_variance, predict
 from excora.models.parts.neighbours import Excluded, Search
+from excora.models.parts.row_space import RowSpace
 from excora.pooling import Pooled
 from excora.reduce import Penalty
 
@@ -32,11 +35,14 @@ class KrigingNetwork(Network):
 
     **Who has the file can read the training rows.** ``gaps``: the numeric columns that lack values in training, each
     also read as a flag; ``knots``: quantiles of each, which ranks are taken by; ``bends``: places where the line of a
-    number may bend (:func:`~excora.models.parts.channels.bent`), 0 unless it is named.
+    number may bend (:func:`~excora.models.parts.channels.bent`), 0 unless it is named; ``components``: of a wide table,
+    how many coordinates the training rows have (:class:`~excora.models.parts.row_space.RowSpace`).
     """
 
     monitored = None
     knots: Tensor
+    centre: Tensor
+    basis: Tensor
     context_x: Tensor
     context_label: Tensor
     context_known: Tensor
@@ -58,13 +64,16 @@ class KrigingNetwork(Network):
         n, members, targets = learned["context"], learned["members"], spec.targets
         width = width_of(spec, learned["gaps"])
         self.bends: int = learned.get("bends", 0)
+        seen = learned["components"] + 1 if "components" in learned else width
         shapes = {
-            "knots": (learned["knots"], spec.numeric), "context_x": (n, width), "context_label": (n, targets),
+            "knots": (learned["knots"], spec.numeric), "context_x": (n, seen), "context_label": (n, targets),
             "context_noise": (n,), "coefficient": (width + self.bends * spec.numeric, targets),
-            "intercept": (targets,), "scale": (members, width),
-            "mix": (members, width, RANK), "length": (members,), "nugget": (members,), "unit": (members, targets),
+            "intercept": (targets,), "scale": (members, seen),
+            "mix": (members, seen, RANK), "length": (members,), "nugget": (members,), "unit": (members, targets),
             "share": (), "reaches": (LEVELS, targets), "scores": (4 if self.bends else 2,),
         }  # fmt: skip
+        if "components" in learned:
+            shapes |= {"centre": (width,), "basis": (width, learned["components"])}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("context_known", torch.zeros(n, targets, dtype=torch.bool))
@@ -82,6 +91,10 @@ class KrigingNetwork(Network):
         """Rows of a table as this network reads them, (n, width)."""
         return channels(rows, self.knots, self.spec, self.learned["gaps"]).to(self.context_x.dtype)
 
+    def placed(self, x: Tensor) -> Tensor:
+        """Channels (n, width) as the metrics read them."""
+        return RowSpace(self.centre, self.basis)(x) if "components" in self.learned else x
+
     def forward(self, inputs: Mapping[str, Any]) -> Output:
         """Predictions (n, targets), how far labels are expected from them, and what each neighbour weighs.
 
@@ -93,13 +106,13 @@ class KrigingNetwork(Network):
         x, members = inputs["channels"].double(), len(self.length)
         everyone, allowed = (inputs[name].unflatten(1, (-1, members)) for name in ("neighbours", "allowed"))
         rows = Labelled(*(part.double() if part.is_floating_point() else part for part in self.context))
+        own = self.placed(x)
         kriged, weights, variance = x.new_zeros(len(x), self.spec.targets), [], x.new_zeros(())
         for m in range(members):
             keys, near = Keys(*(part.double() for part in self.keys(m))), rows.at(everyone[..., m])
-            around = keys(near.x)
-            toward = distance(keys(x).unsqueeze(1), around)[:, 0]
+            toward, between = gathered(keys(own), keys(near.x))
             length, nugget = self.length[m].double(), self.nugget[m].double()
-            one, found = predict(toward, distance(around, around), near, allowed[..., m], length, nugget)
+            one, found = predict(toward, between, near, allowed[..., m], length, nugget)
             kriged = kriged + one / members
             weights.append(found.weights.mean(1) / members)
             variance = variance + label_variance(found, nugget) * self.unit[m] / members
@@ -128,12 +141,18 @@ class KrigingNetwork(Network):
         ridge, stack, *curves = self.scores.tolist()
         line = "ridge" if not curves else f"{1 - curves[1]:.2f} x ridge + {curves[1]:.2f} x curves"
         known = "" if not curves else f", a curve a column {curves[0]:.3f}"
+        count = self.learned.get("components")
+        wide = () if count is None else (
+            f"{len(self.centre)} channels of {len(self.context_x)} rows: neighbours are looked up in the {count} "
+            "principal directions of the rows, which is quicker than a weight for each channel",
+        )  # fmt: skip
         return (
             f"the model carries its {len(self.context_x)} training rows and their labels ({size:.3g} MB), in which it "
             "looks up neighbours: who has its file can read them",
             f"on left-out training rows: ridge PCC {ridge:.3f}{known}, {line} + {float(self.share):.2f} x kriging PCC "
             f"{stack:.3f}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
+            *wide,
         )
 
     @torch.no_grad()
@@ -171,8 +190,9 @@ class KrigingFeatures:
         place = self.place[torch.as_tensor(index, dtype=torch.long)]
         found = torch.zeros(len(x), self.k, self.members, dtype=torch.long)
         allowed = torch.zeros(len(x), self.k, self.members, dtype=torch.bool)
+        placed = self.network.placed(x)
         for m, search in enumerate(self.searches):
-            own = self.network.keys(m)(x)
+            own = self.network.keys(m)(placed)
             own_places = place[place >= 0]
             for rows, excluded, numbers in ((place < 0, None, None), (place >= 0, self.excluded, own_places)):
                 if bool(rows.any()):

@@ -21,6 +21,8 @@ Kind = Literal["full", "diagonal", "plain", "elliptical"]
 EXACT = 100_000
 #: Distances in memory at once: 32 MB of them, whatever the number of candidates.
 TILE = 1 << 22
+#: Of Adam, when a metric is learned.
+STEPS = 300
 
 
 class Excluded:
@@ -86,7 +88,7 @@ def learn_metric(
     *,
     kind: Kind = "full",
     seed: int = 0,
-    steps: int = 300,
+    steps: int | None = None,
     queries: int = 256,
     candidates: int = 8192,
 ) -> Metric:
@@ -96,18 +98,18 @@ def learn_metric(
 
         yhat_s = sum_i w_si y_i / sum_i w_si,  w_si = exp(-||m_s - m_i||^2);  minimised: mean (yhat_s - y_s)^2
 
-    by Adam on a draw of rows a step. ``x`` (n, columns), ``y`` (n, targets), standardised. Few parameters on purpose:
-    a deep metric finds neighbours for training rows that other rows do not have. ``kind="diagonal"`` learns weights
-    alone; ``"plain"`` learns nothing: one weight for all, so that the median squared distance of a neighbour is 2.
-    ``"elliptical"`` weighs columns by :func:`excora.models.parts.sensitivity.column_sensitivity`, in the same units.
-    Torch's random state is left alone.
+    by Adam on a draw of rows a step, STEPS of them unless told. ``x`` (n, columns), ``y`` (n, targets), standardised.
+    Few parameters on purpose: a deep metric finds neighbours for training rows that other rows do not have.
+    ``kind="diagonal"`` learns weights alone; ``"plain"`` learns nothing: one weight for all, so that the median squared
+    distance of a neighbour is 2. ``"elliptical"`` weighs columns by their sensitivity
+    (:func:`excora.models.parts.sensitivity.column_sensitivity`), in the same units. Torch's random state is left alone.
 
     >>> x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
     >>> metric = learn_metric(x, x[:, :1].sin(), Excluded(x), kind="diagonal", steps=100)
     >>> bool(metric.weight[0] > 3 * metric.weight[1].abs())
     True
     """
-    n, columns = x.shape
+    (n, columns), steps = x.shape, steps or STEPS
     if kind == "plain":
         return Metric(torch.full((columns,), _bandwidth(x, excluded)), None)
     if kind == "elliptical":

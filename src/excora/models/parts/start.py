@@ -74,12 +74,19 @@ class LinearStart(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Array, y: Array, weight: Array | None, group: NDArray[Any] | None) -> LeftOutRidge:
-        """To summaries (n, summary) and labels (n, targets); what it predicts of left-out samples comes back."""
-        centre, spread = x.mean(0), x.std(0)
-        flat = ~(spread > 1e-12 * np.abs(x).max(0))
+        """To summaries (n, summary) and labels (n, targets); what it predicts of left-out samples comes back.
+
+        ``x`` is standardised where it stands: of many samples a copy is a lot.
+        """
+        centre, largest = x.mean(0), np.maximum(x.max(0), -x.min(0))
+        x -= centre
+        spread = np.sqrt(np.einsum("ij,ij->j", x, x) / len(x))
+        flat = ~(spread > 1e-12 * largest)
         spread[flat] = 1.0
-        z = np.where(flat, 0.0, np.clip((x - centre) / spread, -REACH, REACH))
-        found = left_out_ridge(z, y, weight, group=group, shared=y.shape[1] >= MANY)
+        x /= spread
+        np.clip(x, -REACH, REACH, out=x)
+        x[:, flat] = 0.0
+        found = left_out_ridge(x, y, weight, group=group, shared=y.shape[1] >= MANY)
         low, high = np.nanmin(y, 0, initial=0.0), np.nanmax(y, 0, initial=0.0)
         reach = (high - low) / 2
         values = (centre, spread, *found.line, low - reach, high + reach)
@@ -158,8 +165,11 @@ def _mean(values: list[float]) -> float:
 
 def summaries(spec: Spec, features: Features, index: Index) -> Array:
     """:meth:`Spec.summarise` of the samples of ``index`` in float64, some at a time: (n, summary)."""
-    pieces = np.array_split(index, -(-len(index) // _PIECE))
-    return np.concatenate([spec.summarise(in_double(features.read(piece))).numpy() for piece in pieces])
+    found = np.empty((len(index), spec.summary))
+    for start in range(0, len(index), _PIECE):
+        piece = index[start : start + _PIECE]
+        found[start : start + _PIECE] = spec.summarise(in_double(features.read(piece))).numpy()
+    return found
 
 
 def _rows(samples: Samples) -> Index:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.data.dataset import Spec
@@ -16,8 +15,9 @@ from excora.models.base import Output, register_model
 from excora.models.files import check_depth
 from excora.models.parts.readout import FORMS
 from excora.models.sentiment.almt_layers import CrossLayer, Reader
-from excora.models.sentiment.base import PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
-from excora.models.sentiment.parts import Sequence, Streams
+from excora.models.sentiment.base import MASKED, PUBLISHED, SentimentModel, SentimentNetwork, SentimentOptions
+from excora.models.sentiment.masking import MaskedSteps
+from excora.models.sentiment.parts import Bridge, Look, Sequence, Streams
 from excora.options import option
 
 
@@ -33,6 +33,7 @@ class ALMTOptions(SentimentOptions):
         "What the temperature of ECA looks at: frames before positions, or value vectors.",
         choices=("frames", "values"),
     )
+    masked: float = option(0.0, MASKED, least=0, below=1)
     dim: int = option(128, "Width of the tokens.", least=1)
     tokens: int = option(8, "Learned tokens that read a modality.", least=1)
     heads: int = option(8, "Attention heads.", least=1)
@@ -54,6 +55,7 @@ class HyperLayer(nn.Module):
             nn.ModuleDict({name: nn.Linear(dim, dim, bias=False) for name in others}) for _ in range(2)
         )
         self.to_out = nn.Linear(dim, dim)
+        self.looks = nn.ModuleDict({name: Look() for name in others})
 
     def forward(self, hyper: Tensor, language: Tensor, others: Mapping[str, Tensor]) -> Tensor:
         """The next h, (n, tokens, dim)."""
@@ -65,7 +67,7 @@ class HyperLayer(nn.Module):
         total: Any = 0.0
         for name, norm in self.norms.items():
             x = norm(others[name])
-            total = total + F.scaled_dot_product_attention(q, heads(self.to_k[name](x)), heads(self.to_v[name](x)))
+            total = total + self.looks[name](q, heads(self.to_k[name](x)), heads(self.to_v[name](x)))
         # The residual is the normalised h, as in the published code.
         return self.norm_h(hyper) + self.to_out(total.transpose(1, 2).flatten(2))
 
@@ -102,6 +104,9 @@ class ALMT(SentimentNetwork):
         self.source_positions, self.target_positions = (nn.Parameter(torch.randn(few + 1, dim)) for _ in range(2))
         self.fusion = nn.ModuleList([CrossLayer(*wide) for _ in range(options.fusion_layers)])
         self.head = nn.Linear(dim, targets)
+        if options.masked:
+            read = {name: streams[name] for name in self.readers}
+            self.masked = MaskedSteps(read, dim * few * len(read), options.masked)
 
     def fuse(self, sequences: dict[str, Sequence]) -> Output:
         """Predictions, and what the tokens of each modality looked at."""
@@ -120,6 +125,12 @@ class ALMT(SentimentNetwork):
             target, _ = layer(target, source)
         target, _ = self.fusion[-1](target[:, :1], source)  # the rest of the last layer is read by nobody
         return Output(self.head(target[:, 0]), {name: read[name][1] for name in (*reversed(self.others), "text")})
+
+    def bridges(self) -> Iterator[Bridge]:
+        """Language asks audio and vision what the hyper-modality takes in."""
+        for number, layer in enumerate(self.guided, 1):
+            for name, look in cast(HyperLayer, layer).looks.items():
+                yield Bridge(f"guided {number}", "hyper-modality", name, cast(Look, look))
 
 
 @register_model

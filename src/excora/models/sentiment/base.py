@@ -19,7 +19,8 @@ from excora.data.dataset import Features, Inputs, Spec
 from excora.errors import InputError
 from excora.models.base import Model, Network, Output, Samples, seeded
 from excora.models.files import check_depth
-from excora.models.sentiment.parts import InputNorm, Sequence, Streams
+from excora.models.sentiment.masking import MaskedSteps
+from excora.models.sentiment.parts import Bridge, InputNorm, Sequence, Streams
 from excora.models.sentiment.text import TextEncoder
 from excora.options import Options, option
 
@@ -27,6 +28,8 @@ from excora.options import Options, option
 PUBLISHED: dict[str, Any] = {
     "error": "mae", "correlation": "none", "criterion": "mse", "start": "none", "patience": 8, "fewest": 8,
 }  # fmt: skip
+#: The help of an option that several have.
+MASKED = "Share of a clip's steps that are hidden in training, those most alike together, and guessed; 0 = none."
 #: Training samples that statistics are taken of, at most, and how many at a time.
 MOST, PIECE = 1024, 128
 
@@ -49,14 +52,20 @@ class SentimentNetwork(Network):
         super().__init__()
         self.streams, self.options, self.targets = dict(streams), options, targets
         self.encoder: TextEncoder | None = None
+        self.masked: MaskedSteps | None = None  #: of a network that pools every modality
 
     @abstractmethod
     def fuse(self, sequences: dict[str, Sequence]) -> Output:
         """The prediction of sequences by name."""
 
     def forward(self, inputs: Inputs) -> Output:
-        """Predictions (n, targets) of a batch."""
-        return self.fuse(self.sequences(inputs))
+        """Predictions (n, targets) of a batch; in training of one whose steps are in part hidden, if that is asked."""
+        sequences = self.sequences(inputs)
+        if self.masked is None or not self.training:
+            return self.fuse(sequences)
+        covered, hidden = self.masked.hide(sequences)
+        output = self.fuse(covered)
+        return output._replace(losses={**output.losses, "hidden": self.masked.loss(output.pooled, sequences, hidden)})
 
     def sequences(self, inputs: Inputs) -> dict[str, Sequence]:
         """The modalities of a batch, cut to the longest sample; in the reference all steps count, padding included."""
@@ -82,6 +91,10 @@ class SentimentNetwork(Network):
 
     def normed(self, sequences: dict[str, Sequence]) -> Iterator[tuple[nn.Module, Tensor, Tensor]]:  # noqa: ARG002
         """Norms of inputs, with what they read of a batch, (rows, channels), and what of it is real."""
+        yield from ()
+
+    def bridges(self) -> Iterator[Bridge]:
+        """Where attention crosses from one modality to another."""
         yield from ()
 
     @torch.no_grad()

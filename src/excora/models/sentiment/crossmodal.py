@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from excora.models.sentiment.parts import Sequence
+from excora.models.sentiment.parts import Look, Sequence
 
 
 def sinusoids(steps: int, dim: int, like: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.look = heads, dropout, Look()
         self.inner, self.outer = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
@@ -54,7 +54,7 @@ class Attention(nn.Module):
         k, v = F.linear(other, weight[dim : 2 * dim]), F.linear(other, weight[2 * dim :], bias_v)
         q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
         dropout = self.dropout if self.training else 0.0
-        found = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=mask is None)
+        found = self.look(q, k, v, mask, dropout, causal=mask is None)
         return self.outer(found.transpose(1, 2).flatten(2))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -12,8 +13,8 @@ from excora.data.dataset import Spec
 from excora.errors import InputError
 from excora.models.base import Output, register_model
 from excora.models.sentiment.base import PUBLISHED, LayeredModel, SentimentNetwork, SentimentOptions
-from excora.models.sentiment.crossmodal import Convolution, Encoder, Residual
-from excora.models.sentiment.parts import Sequence, Streams
+from excora.models.sentiment.crossmodal import Convolution, Encoder, Layer, Residual
+from excora.models.sentiment.parts import Bridge, Sequence, Streams
 from excora.options import option
 
 
@@ -81,6 +82,13 @@ class MulT(SentimentNetwork):
             seen = [view(convolved[name], convolved[other]).values for other, view in views.items()]  # type: ignore[operator]
             last.append(self.memories[name](convolved[name]._replace(values=torch.cat(seen, 2))).last())
         return Output(self.head(self.residual(torch.cat(last, 1))))
+
+    def bridges(self) -> Iterator[Bridge]:
+        """Every modality looks at every other."""
+        for receiver, views in self.views.items():
+            for giver, view in cast(nn.ModuleDict, views).items():
+                for number, layer in enumerate(cast(Encoder, view).layers, 1):
+                    yield Bridge(f"layer {number}", receiver, giver, cast(Layer, layer).attention.look)
 
 
 @register_model

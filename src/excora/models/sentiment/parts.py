@@ -16,6 +16,25 @@ ORDER = ("audio", "vision", "text")
 Streams = Mapping[str, tuple[int, int]]
 
 
+class Look(nn.Module):
+    """softmax(q k' / sqrt(width)) v, of heads; a module, so that one can listen to what attention brings."""
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0, *, causal: bool = False
+    ) -> Tensor:
+        """(n, heads, queries, width)."""
+        return nn.functional.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal)
+
+
+class Bridge(NamedTuple):
+    """A place where a modality takes in another one: what ``look`` returns."""
+
+    layer: str
+    receiver: str
+    giver: str
+    look: Look
+
+
 class Sequence(NamedTuple):
     """A modality of a batch: values (n, steps, width), and how many steps of each sample are real, (n,)."""
 

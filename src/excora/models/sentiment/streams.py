@@ -13,7 +13,8 @@ from excora.data.dataset import Inputs, Spec
 from excora.models.base import Output, register_model
 from excora.models.files import check_depth
 from excora.models.pool import hidden_layers
-from excora.models.sentiment.base import SentimentModel, SentimentNetwork
+from excora.models.sentiment.base import MASKED, SentimentModel, SentimentNetwork
+from excora.models.sentiment.masking import MaskedSteps
 from excora.models.sentiment.parts import Sequence, Streams
 from excora.models.sentiment.text import TextEncoder
 from excora.options import Options, option
@@ -33,6 +34,7 @@ class StreamsOptions(Options):
     layers: int = option(1, "Depth of the encoder of each modality; 0 = none, for good features.", least=0)
     head: int = option(0, "Hidden layers of the head; 0 = linear.", least=0)
     dropout: float = option(0.0, "Dropout of encoders and head, in [0, 1).", least=0, below=1)
+    masked: float = option(0.0, MASKED, least=0, below=1)
     text_encoder: str = option("", "Folder of a BERT-like checkpoint that reads the words; empty = text features.")
     tune_text: bool = option(False, "The text encoder learns as well; otherwise it is frozen.")
 
@@ -75,6 +77,7 @@ class StreamsNetwork(SentimentNetwork):
         self.encoders = nn.ModuleDict(encoders)
         self.pool = made[self.names[0]]  #: of the first modality
         self.others = nn.ModuleDict({name: made[name] for name in self.names[1:]})
+        self.masked = MaskedSteps(streams, total, options.masked) if options.masked else None
         hidden = hidden_layers(total, options.head, options)
         last = nn.Linear(options.dim if hidden else total, targets)
         self.head = nn.Sequential(*hidden, last) if hidden else last

@@ -16,8 +16,12 @@ from excora.data import sources
 from excora.data.dataset import Dataset, Inputs
 from excora.data.preparation import Preparation
 from excora.data.reading import read
+from excora.data.roles import Roles
 from excora.data.spatial import SpatialSpec
+from excora.data.spatial.extraction import cache_folder, extract
+from excora.data.spatial.layouts import read_slides
 from excora.data.splits import Split
+from excora.encodings.images import image_encoder
 from excora.errors import InputError
 from excora.stats.correlation import Array
 
@@ -29,6 +33,8 @@ VALIDATION = {"B4": "C2", "C2": "C3", "C3": "C4", "C4": "C5", "C5": "C6", "C6": 
 BLOCKS = 4
 #: Side of the blocks of tissue that are resampled whole, in pitches: spots next to each other are alike.
 UNIT = 4.0
+#: Pixels along a side that the encoder sees of a Visium spot: the picture at hand has fewer.
+SIDE = 64
 #: Vectors that principal directions are taken from, at most; of more, every so-manieth.
 MOST = 4000
 
@@ -98,7 +104,11 @@ def slides(data: Path, name: str) -> Dataset:
     """A set in the folder of all."""
     if name == "her2st":
         return read(data / "her2st", features=str(data / "her2st" / "features"), genes="250")
-    return read(data / "visium" / "mousebrain", genes="250")
+    folder, kept = data / "visium" / "mousebrain", cache_folder() / "studies" / f"visium-{SIDE}"
+    problems: list[str] = []
+    for slide in read_slides([folder], Roles.of(), problems, vectors=False):
+        extract(slide, image_encoder(side=SIDE), kept / f"{slide.name}.h5")
+    return read(folder, features=str(kept), genes="250")
 
 
 def folds(data: Path, name: str) -> list[str]:

@@ -13,10 +13,11 @@ project, author, release = "Excora", "The Excora authors", importlib.metadata.ve
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery", "registries"]
 exclude_patterns = ["_build", "results"]
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "attrs_block", "attrs_inline"]
 autodoc_member_order, autodoc_typehints = "bysource", "none"
 autodoc_default_options = {"members": True, "exclude-members": "set_fit_request, set_score_request"}
 python_use_unqualified_type_names = True
+html_static_path, html_css_files = ["_static"], ["pictures.css"]
 html_theme, html_title, html_show_sourcelink = "furo", f"Excora {release}", False
 sphinx_gallery_conf = {
     "examples_dirs": str(HERE.parent / "examples"),

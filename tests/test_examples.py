@@ -32,4 +32,4 @@ def test_an_example_runs_and_draws(path, monkeypatch):
 
 
 def test_there_is_an_example_of_each_use():
-    assert len(EXAMPLES) >= 9
+    assert len(EXAMPLES) >= 12

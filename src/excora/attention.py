@@ -98,6 +98,13 @@ def _attend_fused(
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal, scale=scaling), None
 
 
+def known_metric(metric: str) -> str:
+    """The name, if there is such a metric of queries and keys; else an :class:`InputError`."""
+    if metric not in ("plain", "elliptical"):
+        raise InputError(f"metric must be 'plain' or 'elliptical', got {metric!r}")
+    return metric
+
+
 class ExtrapolativeAttention(nn.MultiheadAttention):
     """A drop-in for nn.MultiheadAttention with a gain and a temperature a head.
 
@@ -180,9 +187,7 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
 
     def _install(self, *, metric: str = "plain", **options: Any) -> None:
         """Add what nn.MultiheadAttention does not have: gain and temperature at their start."""
-        if metric not in ("plain", "elliptical"):
-            raise InputError(f"metric must be 'plain' or 'elliptical', got {metric!r}")
-        self.metric = metric
+        self.metric = known_metric(metric)
         like, trainable = self.out_proj.weight, any(p.requires_grad for p in self.parameters())
         with like.device:
             extrapolation = Extrapolation(self.head_dim, heads=self.num_heads, **options)

@@ -13,7 +13,7 @@ from checks.zoo import CASES
 from convert.contract import check_table, rows_in_docs
 from convert.samples import BAGS, DIM, LENGTH, Host, encoder
 from excora.attention import ExtrapolativeAttention
-from excora.convert import extrapolate_
+from excora.convert import extrapolate_, load
 from excora.errors import ConversionError, InputError
 from excora.pooling import parameter_groups
 from excora.reduce import penalties
@@ -114,3 +114,23 @@ def test_the_table_in_the_docs_has_a_row_a_model() -> None:
     for library in {one.library for one in CASES}:
         assert len(rows_in_docs(library)) == len([one for one in CASES if one.library == library])
     check_table("torch")
+
+
+def test_the_metric_of_queries_and_keys(tmp_path: Any) -> None:
+    """It changes the outputs, is kept in the files, and is refused by pools and under another name."""
+    torch.manual_seed(0)
+    x = torch.randn(BAGS, LENGTH, DIM)
+    model, same = encoder(), encoder()
+    same.load_state_dict(model.state_dict())
+    before = model.eval()(x)
+    conversion = extrapolate_(model, metric="elliptical")
+    assert [change.module.metric for change in conversion.changes] == ["elliptical"]
+    changed = model(x)
+    assert not torch.allclose(changed, before, atol=1e-4)
+    conversion.save(tmp_path / "kept")
+    load(same, tmp_path / "kept")
+    torch.testing.assert_close(same.eval()(x), changed)
+    with pytest.raises(ConversionError, match="is a pool and has no queries"):
+        extrapolate_(AttentionPool(DIM, 4), metric="elliptical")
+    with pytest.raises(InputError, match="metric must be 'plain' or 'elliptical'"):
+        extrapolate_(encoder(), metric="round")

@@ -9,7 +9,7 @@ from torch import nn
 from convert.contract import Watch, shake
 from convert.samples import ByHand, Mixer, size
 from excora import extrapolate_, register_adapter
-from excora.convert.hosted import read_mask, with_bias
+from excora.convert.hosted import HostedExtrapolation, read_mask, with_bias
 from excora.errors import ConversionError, InputError
 from excora.visibility import Visibility
 
@@ -61,3 +61,19 @@ def test_reading_masks() -> None:
     causal = with_bias(Visibility(None, None, None, True), torch.zeros(1, 2, 3, 3), 3, 3)
     assert torch.equal(causal.pairs[0, 0], torch.ones(3, 3, dtype=torch.bool).tril())
     assert with_bias(Visibility(None, None, None, False), torch.zeros(1, 2, 3, 3), 3, 3).keys.all()
+
+
+def test_the_elliptical_metric_weighs_the_channels_of_the_queries() -> None:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 2, 4, 5, 8, dtype=torch.float64)
+    layer, plain = (
+        HostedExtrapolation(8, heads=4, metric="elliptical").double(),
+        HostedExtrapolation(8, heads=4).double(),
+    )
+    every = Visibility(None, None, None, False)
+    keys, values = k - k.mean(2, keepdim=True), v - v.mean(2, keepdim=True)
+    moved = torch.einsum("bhnc,bhnd->bhcd", keys, values).div(5).abs().sum(-1)  # |cov(k_c, v)|_1
+    expected = plain(q * (moved / moved.amax(-1, keepdim=True)).unsqueeze(2), k, v).output
+    torch.testing.assert_close(layer(q, k, v, every).output, expected, atol=1e-5, rtol=1e-5)
+    with pytest.raises(InputError, match="one metric a bag"):
+        layer(q, k, v, Visibility(None, None, None, True))

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from torch import nn
 
+from excora.attention import known_metric
 from excora.convert import multihead, rtdl, timm, torchmil, transformers
 from excora.convert.adapter import EXAMPLE, REGISTERED, Adapter
 from excora.convert.conversion import Change, Conversion, put
@@ -43,6 +44,7 @@ def extrapolate_(
     cap: float = 4.0,
     scale: Scale = "sqrt_dim",
     penalty_weight: float = 1e-3,
+    metric: str = "plain",
 ) -> Conversion:
     """Convert attention layers and pools of ``model`` in place; the outputs are the same until training moves them.
 
@@ -53,7 +55,8 @@ def extrapolate_(
 
     Converted: nn.MultiheadAttention, wherever it is, and the attention of transformers, timm, torchmil and
     rtdl_revisiting_models (docs/convert.md has the table); more by :func:`register_adapter`. Exact types only: a
-    subclass may compute something else. The rest are the options of :class:`ExtrapolativeAttention`.
+    subclass may compute something else. The rest are the options of :class:`ExtrapolativeAttention`; one of them,
+    ``metric="elliptical"``, changes the outputs at once, as the metric weighs the channels of q.
     New parameters have the device and dtype of the layer, and train unless the whole layer is frozen. All or nothing:
     if anything fails, the model is as before; a model with nothing to convert raises :class:`ConversionError`.
 
@@ -69,6 +72,8 @@ def extrapolate_(
         raise InputError(f"layers must be 'last' or 'all', got {layers!r}; include= chooses by name")
     options: Options = {"residual": residual, "temperature": temperature, "cap": cap, "scale": scale}
     options = {**options, "penalty_weight": penalty_weight}
+    if metric != "plain":  # the one that adapters need not know
+        options = {**options, "metric": known_metric(metric)}
     found, left = survey(model)
     chosen = _choose(found, left, _selectors(model, include), _selectors(model, exclude))
     if layers == "last":

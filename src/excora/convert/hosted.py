@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.attention import Attended, extrapolated_attention
+from excora.attention import Attended, extrapolated_attention, known_metric
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Extrapolation
 from excora.reduce import Penalty
 from excora.visibility import HIDDEN_BIAS, Visibility
 
-#: residual, temperature, cap, scale and penalty_weight, as extrapolate_ takes them.
+#: residual, temperature, cap, scale, penalty_weight and, if it is not plain, metric, as extrapolate_ takes them.
 Options = Mapping[str, Any]
 #: What a call leaves on a module. It belongs to the call's graph, and can be neither copied nor pickled.
 KEPT = ("last_penalty", "last_details")
@@ -36,6 +36,10 @@ class HostedExtrapolation(Extrapolation):
     last_details: dict[str, Tensor] | None = None
     _told = False
 
+    def __init__(self, dim: int, *, heads: int | None = None, metric: str = "plain", **options: Any) -> None:
+        super().__init__(dim, heads=heads, **options)
+        self.metric = known_metric(metric)
+
     def forward(
         self,
         q: Tensor,
@@ -51,6 +55,8 @@ class HostedExtrapolation(Extrapolation):
         if self.training and v.requires_grad and not self._told and not torch.compiler.is_compiling():
             self._tell_if_inert()
         visible = Visibility(None, None, None, False) if visible is None else visible
+        if self.metric == "elliptical":
+            q = q * visible.key_metric(k, v).to(q.dtype)
         attended = extrapolated_attention(
             self, q, k, v, visible, scaling=scaling, dropout=dropout, need_weights=need_weights
         )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from excora.convert.adapter import Adapter, Converted, converted_class, judge_class, path_of, swap
 from excora.convert.hosted import Options, give, read_mask
 from excora.convert.torchmil_models import DSMIL, Nystrom
+from excora.errors import ConversionError
 from excora.pooling import ECAPool
 
 _NN = "torchmil.nn.attention."
@@ -106,6 +107,10 @@ def _install(module: Any, options: Options) -> None:
         width, heads = size(module)
         swap(module, mixin, width, heads, options)
     else:
+        if "metric" in options:
+            raise ConversionError(
+                f"{type(module).__name__} is a pool and has no queries: metric='plain', or exclude= it"
+            )
         give(module, ECAPool(module.fc1.module.in_features, scorer=_Scorer(module), **options))
         module.__class__ = converted_class(_Pool, type(module))
 

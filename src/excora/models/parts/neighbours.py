@@ -101,9 +101,8 @@ def learn_metric(
     by Adam on a draw of rows a step, STEPS of them unless told. ``x`` (n, columns), ``y`` (n, targets), standardised.
     Few parameters on purpose: a deep metric finds neighbours for training rows that other rows do not have.
     ``kind="diagonal"`` learns weights alone; ``"plain"`` learns nothing: one weight for all, so that the median squared
-    distance of a neighbour is 2.
-    ``"elliptical"`` weighs columns by :func:`excora.models.parts.sensitivity.column_sensitivity`, in the same units.
-    Torch's random state is left alone.
+    distance of a neighbour is 2. ``"elliptical"`` weighs columns by their sensitivity
+    (:func:`excora.models.parts.sensitivity.column_sensitivity`), in the same units. Torch's random state is left alone.
 
     >>> x = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
     >>> metric = learn_metric(x, x[:, :1].sin(), Excluded(x), kind="diagonal", steps=100)

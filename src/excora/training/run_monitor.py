@@ -22,9 +22,9 @@ class RunMonitor(PlateauMonitor):
         parts = dict(network.named_children())
         pool, head = network.monitored or ("", "")
         there = parts.keys() >= {pool, head} and not any(isinstance(part, MeanPool) for part in parts[pool].modules())
-        pool, head = (f"network.{pool}", f"network.{head}") if there else (None, None)
         # The head of a network that starts from a ridge predicts what that leaves: its ceilings are not the target's.
-        super().__init__(pool=pool, head=head if network.linear_start is None else None, stage=stage)
+        read = f"network.{head}" if there and network.linear_start is None else None
+        super().__init__(pool=f"network.{pool}" if there else None, head=read, stage=stage)
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         """Listen, if there is a pool to listen to."""

@@ -23,8 +23,10 @@ class RunMonitor(PlateauMonitor):
         pool, head = network.monitored or ("", "")
         there = parts.keys() >= {pool, head} and not any(isinstance(part, MeanPool) for part in parts[pool].modules())
         # The head of a network that starts from a ridge predicts what that leaves: its ceilings are not the target's.
-        read = f"network.{head}" if there and network.linear_start is None else None
-        super().__init__(pool=f"network.{pool}" if there else None, head=read, stage=stage)
+        judged = there and network.linear_start is None
+        super().__init__(
+            pool=f"network.{pool}" if there else None, head=f"network.{head}" if judged else None, stage=stage
+        )
 
     def setup(self, trainer: Any, pl_module: nn.Module, stage: str) -> None:
         """Listen, if there is a pool to listen to."""

@@ -131,7 +131,9 @@ def _fit(variant: str, rows: Rows, seed: int, setup: Setup, tick: Tick) -> dict[
     run = train(
         network, rows.features, rows.target, rows.split, recipe, Machine(accelerator="cpu"), progress=False
     )  # fmt: skip
-    curves = {f"train_{metric}": [record[metric] for record in run.monitor.records] for metric in ("pcc", "mse")}
+    curves: dict[str, list[Any]] = {
+        f"train_{metric}": [record[metric] for record in run.monitor.records] for metric in ("pcc", "mse")
+    }
     curves |= {name: [row[name] for row in run.rows] for name in ("validation_pcc", "validation_mse")}
     prediction, label = predict(run.network, rows.features, rows.split.test), rows.target[rows.split.test, 0]
     scores = {"pcc": pearson(prediction, label).item(), "mse": float(np.square(prediction - label).mean())}

@@ -18,7 +18,7 @@ from excora.errors import InputError
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate, sharpness
 from excora.functional import masked_softmax
 from excora.reduce import Penalty
-from excora.visibility import Visibility, check_inputs, each, read_masks, through_padded, value_statistics
+from excora.visibility import Visibility, check_inputs, each, known_metric, read_masks, through_padded, value_statistics
 
 #: Where the parameters of gamma and tau stood in files of 0.1, and where they stand.
 _GAIN = {"gain_weight": "gain.weight", "gain_bias": "gain.bias"}
@@ -96,13 +96,6 @@ def _attend_fused(
     if mask is not None and visible.bias is not None:
         mask = torch.where(mask, visible.bias, -math.inf).to(q.dtype)
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal=causal, scale=scaling), None
-
-
-def known_metric(metric: str) -> str:
-    """The name, if there is such a metric of queries and keys; else an :class:`InputError`."""
-    if metric not in ("plain", "elliptical"):
-        raise InputError(f"metric must be 'plain' or 'elliptical', got {metric!r}")
-    return metric
 
 
 class ExtrapolativeAttention(nn.MultiheadAttention):

@@ -99,6 +99,13 @@ class Visibility(NamedTuple):
             return metric(even, keys, values).unsqueeze(2)
 
 
+def known_metric(metric: str) -> str:
+    """The name, if there is such a metric of queries and keys; else an :class:`InputError`."""
+    if metric not in ("plain", "elliptical"):
+        raise InputError(f"metric must be 'plain' or 'elliptical', got {metric!r}")
+    return metric
+
+
 def read_masks(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,

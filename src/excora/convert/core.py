@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 from torch import nn
 
-from excora.attention import known_metric
 from excora.convert import multihead, rtdl, timm, torchmil, transformers
 from excora.convert.adapter import EXAMPLE, REGISTERED, Adapter
 from excora.convert.conversion import Change, Conversion, put
@@ -22,6 +21,7 @@ from excora.convert.hosted import Options
 from excora.convert.stacks import last_of_each_stack
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Residual, Scale, TemperatureForm
+from excora.visibility import known_metric
 
 Selector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
 

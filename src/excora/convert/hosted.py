@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from excora.attention import Attended, extrapolated_attention, known_metric
+from excora.attention import Attended, extrapolated_attention
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Extrapolation
 from excora.reduce import Penalty
-from excora.visibility import HIDDEN_BIAS, Visibility
+from excora.visibility import HIDDEN_BIAS, Visibility, known_metric
 
 #: residual, temperature, cap, scale, penalty_weight and, if it is not plain, metric, as extrapolate_ takes them.
 Options = Mapping[str, Any]

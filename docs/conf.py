@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
 
 project, author, release = "Excora", "The Excora authors", importlib.metadata.version("excora")
-copyright = author  # noqa: A001  # the name that Sphinx reads
+copyright = author  # the name that Sphinx reads
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery", "registries"]
 exclude_patterns = ["_build", "results"]
 myst_heading_anchors = 4

@@ -1,8 +1,8 @@
 """The forward loops of :mod:`excora.kernels.compiled`, bag by bag: a bag is in the cache when it is read again.
 
 The formulas are those of :mod:`excora.kernels.closed_form`. Of one bag: x (elements, dim), r and k (elements,) its
-masks if there are any, s the shift, (dim,). Rows are walked in runs of real ones, because a condition inside the loop
-over rows would keep it from running in vectors. Padding is never read.
+masks if there are any, s the shift, (dim,), 0 unless elements are alike and far from 0. Rows are walked in runs of real
+ones, because a condition inside the loop over rows would keep it from running in vectors. Padding is never read.
 """
 
 # mypy: ignore-errors
@@ -24,8 +24,10 @@ ROWS = 256
 #: Numbers of a bag that is near, in the second cache, when it is read again; from further away one row at a time is
 #: faster, because the processor foresees it.
 NEAR = 1 << 17
-#: A variance above |mu - shift|^2 over this has its digits; else the shift was an outlier.
+#: A variance above |mu - shift|^2 over this has its digits.
 WELL_CONDITIONED = 64.0
+#: Two elements are alike, and the bag is shifted by one, where |x - y|^2 is below |x|^2 over this.
+ALIKE = 16.0
 #: Mean squares within these have their digits in float32.
 SMALLEST, LARGEST = SQUARES
 #: The laws of the temperature.
@@ -57,12 +59,22 @@ def _dots(x, weight, scale, bias, z):
 
 
 @compile_loop
+def _alike(x, y):
+    """Whether two elements are so near to each other, for their size, that digits of the dispersion would be lost."""
+    apart, size = 0.0, 0.0
+    for j in range(len(x)):
+        apart += (np.float64(x[j]) - y[j]) ** 2
+        size += np.float64(x[j]) ** 2
+    return apart * ALIKE < size
+
+
+@compile_loop
 def _squares(x, s, part):
     square = 0.0
     for i in range(len(x)):
         row, near = x[i], ZERO
         for j in range(len(row)):
-            v = row[j] - s[j]
+            v = row[j] if s is None else row[j] - s[j]
             part[j] += v
             near += v * v
         square += near
@@ -71,12 +83,12 @@ def _squares(x, s, part):
 
 @compile_loop
 def _dots_and_squares(x, weight, scale, bias, z, s, part):
-    """Both in one loop: a number is read once."""
+    """Both in one loop: a number is read once. No shift, None, is compiled apart: a fifth less time."""
     square = 0.0
     for i in range(len(x)):
         row, score, near = x[i], ZERO, ZERO
         for j in range(len(row)):
-            v = row[j] - s[j]
+            v = row[j] if s is None else row[j] - s[j]
             score += row[j] * weight[j]
             part[j] += v
             near += v * v
@@ -86,7 +98,7 @@ def _dots_and_squares(x, weight, scale, bias, z, s, part):
 
 
 @compile_loop
-def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, offset):
+def _survey(x, r, masked, s, shifted, linear, weight, scale, bias, z, measured, part, offset):
     """z_i = h_i . weight scale + bias, 0 in padding; mu - s to ``offset``; mean_i ||h_i - s||^2 and ||mu - s||^2.
 
     ``linear`` and ``measured`` say which of the two are asked for; ``part`` is scratch.
@@ -98,12 +110,14 @@ def _survey(x, r, masked, s, linear, weight, scale, bias, z, measured, part, off
     a, b = run_of(r, masked, 0, len(x))
     while a < b:
         part[:] = ZERO  # a run's sum first: so that long bags keep their digits
-        if linear and measured:
+        if linear and measured and shifted:
             square += _dots_and_squares(x[a:b], weight, scale, bias, z[a:b], s, part)
+        elif linear and measured:
+            square += _dots_and_squares(x[a:b], weight, scale, bias, z[a:b], None, part)
         elif linear:
             _dots(x[a:b], weight, scale, bias, z[a:b])
         elif measured:
-            square += _squares(x[a:b], s, part)
+            square += _squares(x[a:b], s, part) if shifted else _squares(x[a:b], None, part)
         for j in range(len(s)):
             offset[j] += part[j]
         count += b - a
@@ -240,12 +254,16 @@ def _forward(record):
     while b < bags:
         own = b if kept else 0
         x, r, s, o = h[b], real[b], shift[own], offset[own]
-        start, _ = run_of(r, masked, 0, elements)
+        start, end = run_of(r, masked, 0, elements)
+        shifted = start < end and _alike(x[start], x[(start + end) // 2])
         s[:] = ZERO
-        if start < elements:
+        if shifted:
             s[:] = x[start]
         tau[b], sigma[b] = ONE, ZERO
-        square, norm = _survey(x, r, masked, s, linear, weight, scale, bias, logits[b], law != CONSTANT, attended[b], o)
+        measured = law != CONSTANT
+        square, norm = _survey(
+            x, r, masked, s, shifted, linear, weight, scale, bias, logits[b], measured, attended[b], o
+        )
         if law == CONSTANT:
             mean[b, :] = ZERO
         else:

@@ -108,6 +108,7 @@ _FOUR = {"mean": "mean", "softmax": "softmax", "gated": "gated", "ECA": "eca", "
 _THREE = {"softmax": "softmax", "gated": "gated", "ECA": "eca"}
 _NINE = ("tfn", "lmf", "ef-lstm", "lf-dnn", "graph-mfn", "mult", "misa", "dlf", "almt")
 _TEXT, _HEARD, _SEEN = ("text",), ("text", "audio"), ("text", "audio", "vision")
+_AROUND = ("text", "around")
 _TUNED = {
     "model": "streams", "layers": 0, "start": "none", "batch_size": 32, "epochs": 6, "patience": 6,
     "schedule": "cosine", "clip": 1.0, "weight_decay": 1e-2, "learning_rate": 1e-3, "tune_text": True,
@@ -124,6 +125,9 @@ PARTS = {
             **_pools(_TEXT, _ENCODED, _ENCODED_TRIALS, _THREE),
             "streams, encoder: ECA + DNPL": Arm(_TEXT, _ENCODED | {"pool": "eca"} | _DNPL, _ENCODED_TRIALS,
                                                 reference="streams, encoder: softmax"),
+        }),
+        Part("text, clips around", "the same, and the mean word piece of three clips before and after", official, {
+            **_ridge(*_AROUND), **_pools(_AROUND, _ENCODED, _ENCODED_TRIALS, _THREE),
         }),
         Part("tuned text", "official split, MiniLM fine-tuned end to end", official, {
             f"tuned MiniLM: {label}": Arm(("words",), _TUNED | {"pool": pool}, _TUNED_TRIALS, 2,

@@ -68,18 +68,22 @@ def checkpoint() -> str:
 def official(data: Path | None, *, modalities: tuple[str, ...] = ("text",), rows: int | None = None) -> Clips:
     """The official split, 1,284 / 229 / 686; ``modalities``: text, audio; "words": the transcript alone.
 
-    ``rows``: so many clips of each part, to try it out.
+    "around": the mean word piece of each clip near it in its video, in the place of vision. ``rows``: so many clips of
+    each part, to try it out.
     """
     folder = folder_of(data)
     table = _table(folder)
     frames: dict[str, Frames] = {}
+    with np.load(folder / TOKENS, allow_pickle=False) as file:
+        values, lengths = file["values"].astype(np.float32), file["lengths"].astype(np.intp)
     if "text" in modalities:
-        with np.load(folder / TOKENS, allow_pickle=False) as file:
-            values, lengths = file["values"].astype(np.float32), file["lengths"].astype(np.intp)
         frames["text"] = Frames(ArrayBags(values, lengths), LONGEST)
     if "audio" in modalities:
         with np.load(folder / UTTERANCE, allow_pickle=False) as file:
             frames["audio"] = _utterance(file["audio"])
+    if "around" in modalities:
+        means = np.add.reduceat(values, np.cumsum(lengths) - lengths) / lengths[:, None]
+        frames["vision"] = _around(means, _near(table))
     words = np.array([row["text"].lower() for row in table], object)
     named = pieces(words, checkpoint()) if "text" in modalities else None
     return _clips(table, ModalitySet(frames, words, named), "split_standard", rows)
@@ -94,7 +98,7 @@ def utterance(data: Path | None, *, modalities: tuple[str, ...], rows: int | Non
     table = _table(folder)
     with np.load(folder / UTTERANCE, allow_pickle=False) as file:
         stored = {name: file["video" if name == "vision" else name] for name in modalities}
-    near = neighbours([row["video_id"] for row in table], [int(row["clip"]) for row in table])
+    near = _near(table)
     lengths, places = np.array([len(one) for one in near]), np.concatenate(near)
     own = np.concatenate([np.arange(len(one)) == 0 for one in near])
     frames = {
@@ -119,6 +123,17 @@ def neighbours(video: list[str], number: list[int]) -> list[list[int]]:
             steps = [k, *(k + side * far for far in range(1, REACH + 1) for side in (-1, 1))]
             found[place] = [row[step] for step in steps if 0 <= step < len(row)]
     return found
+
+
+def _near(table: list[dict[str, str]]) -> list[list[int]]:
+    return neighbours([row["video_id"] for row in table], [int(row["clip"]) for row in table])
+
+
+def _around(values: NDArray[np.float32], near: list[list[int]]) -> Frames:
+    """The vectors of the clips near each one, without its own; zeros where a video has no other clip."""
+    others = [places[1:] for places in near]
+    rows = [values[places] if places else np.zeros((1, values.shape[1]), np.float32) for places in others]
+    return Frames(ArrayBags(np.concatenate(rows), np.array([len(one) for one in rows], np.intp)), 2 * REACH)
 
 
 def planted(data: Path | None, *, modalities: tuple[str, ...], rows: int | None = None) -> Clips:  # noqa: ARG001

@@ -130,9 +130,12 @@ PARTS = {
             **_ridge(*_AROUND), **_pools(_AROUND, _ENCODED, _ENCODED_TRIALS, _THREE),
         }),
         Part("tuned text", "official split, MiniLM fine-tuned end to end", official, {
-            f"tuned MiniLM: {label}": Arm(("words",), _TUNED | {"pool": pool}, _TUNED_TRIALS, 2,
-                                          None if pool == "softmax" else "tuned MiniLM: softmax")
-            for label, pool in (("mean", "mean"), ("softmax", "softmax"), ("ECA", "eca"))
+            f"tuned MiniLM: {label}": Arm((*seen,), _TUNED | {"pool": pool}, _TUNED_TRIALS, 2,
+                                          None if label == "softmax" else "tuned MiniLM: softmax")
+            for label, pool, *seen in (
+                ("mean", "mean", "words"), ("softmax", "softmax", "words"), ("ECA", "eca", "words"),
+                ("softmax, clips around", "softmax", "words", "around"),
+            )
         }),
         Part("text and audio", "official split, frozen word pieces and the audio of the whole clip", official, {
             **_ridge("audio"), **_ridge("text", "audio"), **_pools(_HEARD, _ENCODED, _ENCODED_TRIALS, _THREE),

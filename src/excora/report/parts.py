@@ -292,9 +292,23 @@ class InsideLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class InsideSpectrum:
+    """How the singular values of elements or of attention fall."""
+
+    of: str
+    kind: str
+    directions: float  #: that carry 90 % of the energy, mean
+    most: float  #: that there could be
+    shares: list[float]  #: of the energy, largest first
+    reading: str
+    mean_cosine: Number = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Inside:
     """A look inside the network: inside.json."""
 
     samples: int
     pools: list[InsidePool]
     layers: list[InsideLayer] = field(default_factory=list)
+    spectra: list[InsideSpectrum] = field(default_factory=list)

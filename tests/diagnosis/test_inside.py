@@ -12,6 +12,7 @@ from excora.diagnosis.decay import element_decay
 from excora.diagnosis.inside import look_inside
 from excora.diagnosis.pooling_gain import pooling_gain
 from excora.diagnosis.transport import transport
+from excora.models.parts.readout import ReadOut
 from excora.pooling import MeanPool, SoftmaxPool
 from excora.primal import PrimalAttention
 from excora.ragged import Ragged
@@ -120,3 +121,12 @@ def test_a_planted_low_rank_of_the_elements_is_read_off():
     assert one["directions"] == 1
     assert one["mean_cosine"] == pytest.approx(1.0)
     assert "no weights can tell them apart" in one["reading"]
+
+
+def test_a_read_out_that_is_no_pool_has_elements_too():
+    torch.manual_seed(0)
+    read = ReadOut(DIM, 2)
+    h = torch.randn(20, 1, DIM).expand(20, 6, DIM) + 0.01 * torch.randn(20, 6, DIM)
+    elements, attention = look_inside(read, lambda: read(h), samples=20, few=lambda: read(h[:2])).spectra
+    assert (elements["of"], elements["kind"], elements["directions"]) == ("pool", "elements", 1.0)
+    assert (attention["kind"], attention["most"]) == ("attention", 6.0)

@@ -17,7 +17,7 @@ from excora.diagnosis.decay import Decay, attention_decay, element_decay, spectr
 from excora.diagnosis.pooling_gain import pooling_gain
 from excora.diagnosis.transport import transport
 from excora.errors import InputError
-from excora.pooling import Pool
+from excora.pooling import Pool, Pooled
 from excora.primal import PrimalAttention
 from excora.ragged import Ragged
 from excora.theory.spectral import gain_of
@@ -66,13 +66,14 @@ def look_inside(
     ('pool', True)
     """
     heard: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
+    read: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
     moved: dict[str, list[tuple[Tensor, Tensor]]] = {}
-    with _listening(network, heard, moved if layers else None), torch.no_grad():
+    with _listening(network, heard, read, moved if layers else None), torch.no_grad():
         run()
     named = dict(network.named_modules())
     pools = [_pool(name or "pool", named[name], parts) for name, parts in heard.items()]
     rows = [row for name, parts in list(moved.items())[:LAYERS] if (row := _layer(name, named[name], parts))]
-    return Inside(samples, pools, rows, _spectra(network, heard, few))
+    return Inside(samples, pools, rows, _spectra(network, heard | read, few))
 
 
 def _spectra(network: nn.Module, heard: dict[str, Any], few: Callable[[], Any] | None) -> list[Row]:
@@ -107,44 +108,66 @@ def _cosine(parts: list[tuple[Tensor, Tensor | None]]) -> float | None:
 
 
 @contextlib.contextmanager
-def _listening(network: nn.Module, heard: dict[str, Any], moved: dict[str, Any] | None) -> Iterator[None]:
-    """Hooks that keep what pools are given, and what goes into and comes out of the other parts."""
+def _listening(
+    network: nn.Module, heard: dict[str, Any], read: dict[str, Any], moved: dict[str, Any] | None
+) -> Iterator[None]:
+    """Hooks that keep what pools and other read-outs are given, and what goes into and comes out of the other parts."""
     inside = {id(part) for m in network.modules() if isinstance(m, Pool) for part in m.modules() if part is not m}
-
-    def hear(name: str) -> Any:
-        def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], __: Any) -> None:
-            h = arguments[0] if arguments else keywords["h"]
-            mask = arguments[1] if len(arguments) > 1 else keywords.get("mask")
-            if isinstance(h, Ragged):
-                h, mask = h.pad()
-            if isinstance(h, Tensor):
-                heard.setdefault(name, []).append((h.detach().cpu(), None if mask is None else mask.cpu()))
-
-        return hook
-
-    def move(name: str) -> Any:
-        def hook(_: nn.Module, arguments: tuple[Any, ...], out: Any) -> None:
-            x = arguments[0] if arguments else None
-            if isinstance(x, Tensor) and isinstance(out, Tensor) and x.shape == out.shape and x.is_floating_point():
-                flat = [one.detach().reshape(-1, one.shape[-1]).double().cpu() for one in (x, out)]
-                if moved is not None and x.dim() > 1:
-                    moved.setdefault(name, []).append((flat[0], flat[1]))
-
-        return hook
 
     hooks = []
     for name, module in network.named_modules():
         if id(module) in inside:
             continue
         if isinstance(module, Pool):
-            hooks.append(module.register_forward_hook(hear(name), with_kwargs=True))
-        elif moved is not None and name:
-            hooks.append(module.register_forward_hook(move(name)))
+            hooks.append(module.register_forward_hook(_hear(name, heard), with_kwargs=True))
+            continue
+        if not any(isinstance(part, Pool) for part in module.modules()):
+            hooks.append(module.register_forward_hook(_watch(name, read)))
+        if moved is not None and name:
+            hooks.append(module.register_forward_hook(_move(name, moved)))
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _hear(name: str, heard: dict[str, Any]) -> Any:
+    """A hook that keeps what a pool is given."""
+
+    def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: Mapping[str, Any], __: Any) -> None:
+        h = arguments[0] if arguments else keywords["h"]
+        mask = arguments[1] if len(arguments) > 1 else keywords.get("mask")
+        if isinstance(h, Ragged):
+            h, mask = h.pad()
+        if isinstance(h, Tensor):
+            heard.setdefault(name, []).append((h.detach().cpu(), None if mask is None else mask.cpu()))
+
+    return hook
+
+
+def _watch(name: str, read: dict[str, Any]) -> Any:
+    """Of a read-out that is no pool, as the FT-Transformer's: it gives what a pool gives, of all its elements."""
+
+    def hook(_: nn.Module, arguments: tuple[Any, ...], out: Any) -> None:
+        h = arguments[0] if arguments else None
+        if isinstance(out, Pooled) and isinstance(h, Tensor) and h.dim() == 3:
+            read.setdefault(name, []).append((h.detach().cpu(), None))
+
+    return hook
+
+
+def _move(name: str, moved: dict[str, Any]) -> Any:
+    """What goes into and comes out of a part that keeps the shape."""
+
+    def hook(_: nn.Module, arguments: tuple[Any, ...], out: Any) -> None:
+        x = arguments[0] if arguments else None
+        if isinstance(x, Tensor) and isinstance(out, Tensor) and x.shape == out.shape and x.is_floating_point():
+            flat = [one.detach().reshape(-1, one.shape[-1]).double().cpu() for one in (x, out)]
+            if x.dim() > 1:
+                moved.setdefault(name, []).append((flat[0], flat[1]))
+
+    return hook
 
 
 def _pool(name: str, pool: Any, parts: list[tuple[Tensor, Tensor | None]]) -> Row:

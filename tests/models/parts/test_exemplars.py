@@ -206,3 +206,13 @@ def test_they_have_nearer_labels_where_company_tells():
         found = bank.look_up(Spots(), 12).found[300:]
         miss.append(float((which[found] != which[300:, None]).float().mean()))
     assert miss[1] < miss[0] - 0.02
+
+
+def test_many_labels_are_alike_by_their_correlation_and_few_by_their_distance():
+    y = torch.randn(6, 30, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y[0] = 0.0  # nothing known of it: no nearer to one than to another
+    z = exemplars.compared(y)
+    square = torch.cdist(z, z).square()
+    torch.testing.assert_close(square[1:, 1:], 2 - 2 * torch.corrcoef(y[1:]))
+    torch.testing.assert_close(square[0, 1:], torch.ones(5, dtype=torch.float64))
+    assert torch.equal(exemplars.compared(y[:, :19]), y[:, :19])

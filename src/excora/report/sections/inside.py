@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from excora.report.epochs import line
+from excora.report.insides import Inside
 from excora.report.numerals import count, figure, plural
-from excora.report.parts import Inside
 from excora.report.plots import Plot, View, plot_text, whole
 from excora.report.records import RunRecord
 from excora.report.sections import Made, Section, section

@@ -19,8 +19,12 @@ def test_the_rows_go_into_the_folder_and_its_report(home, copy):
     assert [row["layer"] for row in stored["layers"]] == [row["layer"] for row in found.layers]
     assert found.layers
     assert len(found.pools) == 1
+    assert stored["spectra"] == found.spectra
+    assert found.spectra[0]["kind"] == "elements"
     page = (copy / "report.html").read_text("utf-8")
     assert "Inside the model" in page
+    assert "Singular-value decay" in page
+    assert found.spectra[0]["reading"] in page
     assert found.layers[0]["layer"] in page
 
 

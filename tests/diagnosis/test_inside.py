@@ -6,10 +6,15 @@ import pytest
 import torch
 from torch import nn
 
+from excora.attention import ExtrapolativeAttention
+from excora.diagnosis.collapse import mean_cosine
+from excora.diagnosis.decay import element_decay
 from excora.diagnosis.inside import look_inside
 from excora.diagnosis.pooling_gain import pooling_gain
 from excora.diagnosis.transport import transport
+from excora.models.parts.readout import ReadOut
 from excora.pooling import MeanPool, SoftmaxPool
+from excora.primal import PrimalAttention
 from excora.ragged import Ragged
 from excora.tasks.pooled_mixture import PooledMixtureTask
 
@@ -72,3 +77,56 @@ def test_what_cannot_be_judged_has_a_reason():
     pool, h = MeanPool(DIM), torch.randn(3, 4, DIM)
     (row,) = look_inside(pool, lambda: pool(h), samples=3).pools
     assert "at least 8 sequences" in row["reason"]
+
+
+class Looking(nn.Module):
+    """Elements look at each other, by attention and by primal attention, before they are pooled."""
+
+    def __init__(self):
+        super().__init__()
+        self.look = ExtrapolativeAttention(DIM, 2, batch_first=True)
+        self.primal, self.pool = PrimalAttention(DIM, heads=2, rank=3), MeanPool(DIM)
+
+    def forward(self, h):
+        h = h + self.look(h, h, h, need_weights=False)[0]
+        return self.pool(h + self.primal(h)).value
+
+
+def test_how_singular_values_fall_of_elements_and_of_attention(bags):
+    torch.manual_seed(0)
+    model = Looking().eval()
+    found = look_inside(model, lambda: model(bags), samples=200, few=lambda: model(bags[:4]))
+    elements, attention, primal = found.spectra
+    assert [row["of"] for row in found.spectra] == ["pool", "attention 1", "primal"]
+    assert [row["kind"] for row in found.spectra] == ["elements", "attention", "primal attention"]
+    with torch.no_grad():
+        h = bags + model.look(bags, bags, bags, need_weights=False)[0]
+        h = h + model.primal(h)
+    wanted = element_decay([(h, None)])
+    assert elements["directions"] == pytest.approx(wanted.directions)
+    assert elements["shares"] == pytest.approx(wanted.shares)
+    assert elements["mean_cosine"] == pytest.approx(float(mean_cosine(h).mean()), abs=1e-5)
+    assert attention["most"] == bags.shape[1]
+    assert primal["most"] == 3
+    assert all(row["reading"] for row in found.spectra)
+
+
+def test_a_planted_low_rank_of_the_elements_is_read_off():
+    torch.manual_seed(0)
+    pool, flat = MeanPool(DIM), torch.randn(40, 20, 2) @ torch.randn(2, DIM)
+    (row,) = look_inside(pool, lambda: pool(flat), samples=40).spectra
+    assert row["directions"] <= 2
+    assert "low rank" in row["reading"]
+    (one,) = look_inside(pool, lambda: pool(torch.randn(40, 1, DIM).expand(40, 20, DIM)), samples=40).spectra
+    assert one["directions"] == 1
+    assert one["mean_cosine"] == pytest.approx(1.0)
+    assert "no weights can tell them apart" in one["reading"]
+
+
+def test_a_read_out_that_is_no_pool_has_elements_too():
+    torch.manual_seed(0)
+    read = ReadOut(DIM, 2)
+    h = torch.randn(20, 1, DIM).expand(20, 6, DIM) + 0.01 * torch.randn(20, 6, DIM)
+    elements, attention = look_inside(read, lambda: read(h), samples=20, few=lambda: read(h[:2])).spectra
+    assert (elements["of"], elements["kind"], elements["directions"]) == ("pool", "elements", 1.0)
+    assert (attention["kind"], attention["most"]) == ("attention", 6.0)

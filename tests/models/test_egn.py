@@ -6,13 +6,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import samples_data
 import torch
 from oracles import egn as oracle
 from oracles.rows import randomised
+from safetensors.torch import load, save
 
+from excora.data.preparation import Preparation
 from excora.errors import InputError
-from excora.models import models
+from excora.models import Samples, models
 from excora.models.egn import EGN
+from excora.models.files import restore
 from excora.settings import Settings
 
 SMALL = {
@@ -143,3 +147,23 @@ def test_patches_may_be_features():
 def test_its_patches_have_names():
     assert made().element_names(None)[-1] == "patch 6"
     assert made(patches=4).element_names(None) == ["patch 1, 1", "patch 1, 2", "patch 2, 1", "patch 2, 2"]
+
+
+def test_it_may_re_rank_its_exemplars():
+    """All else starts as without; what was learned comes back from a file and stays when it goes on."""
+    dataset, model, rows = samples_data.spatial(targets=2), models["egn"], np.arange(42)
+    settings = {**model.small, "patches": "grid"}
+    plain, options = model.Options(**settings), model.Options(**settings, rerank=True)
+    assert model.Options.from_dict(settings) == plain
+    prepared = Preparation.fit(dataset, rows, **model.prepares(plain))
+    samples = Samples(prepared.features(dataset), prepared.scale(dataset.target), rows)
+    (first, near), (second, best) = (model.build(prepared.spec, samples, one, seed=0) for one in (plain, options))
+    before, after = first.state_dict(), second.state_dict()
+    assert all(torch.equal(t, after[name]) for name, t in before.items())
+    assert all(name.startswith(("bank.company.", "bank.scale")) for name in set(after) - set(before))
+    assert not torch.equal(near.found, best.found)
+    assert best.allowed.all()
+    again = restore("egn", prepared.spec, options, second.learned, load(save(after)))
+    assert torch.equal(again.look_up(prepared.features(dataset)).found, best.found)
+    on, _ = model.go_on(second, prepared.spec, samples._replace(train=np.arange(10, 50)), options)
+    assert torch.equal(on.bank.company.reranker.inner.weight, second.bank.company.reranker.inner.weight)

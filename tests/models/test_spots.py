@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import samples_data
 import torch
+from safetensors.torch import load, save
 
 from excora.data.splits import Split
 from excora.errors import InputError
-from excora.models import Samples
+from excora.models import Samples, models
+from excora.models.files import restore
 from excora.models.parts.start import summaries
 from excora.models.spots import SpotsOptions, left_over
 from excora.settings import Machine, Recipe, Setup
@@ -87,3 +89,36 @@ def test_moments_that_count_patches_are_refused():
     with pytest.raises(InputError, match="moments have no size here"):
         SpotsOptions(moments="attended+size")
     assert made(moments="attended+mean+spread").network.head.in_features == 6 * 8
+
+
+def test_without_rerank_it_is_the_model_it_was():
+    """The same weights, exemplars and predictions, also beside one that re-ranks, and a folder without the option."""
+    plain, ranked = made(exemplars=3), made(exemplars=3, rerank=True)
+    assert SpotsOptions.from_dict({"exemplars": 3}) == SpotsOptions(exemplars=3, rerank=False)
+    before, after = plain.network.state_dict(), ranked.network.state_dict()
+    assert {name for name in after if name not in before} == {
+        name for name in after if name.startswith(("bank.company.", "bank.scale"))
+    }
+    assert all(torch.equal(t, after[name]) for name, t in before.items())
+    assert plain.network.bank.company is None
+    assert not torch.equal(plain.features.found, ranked.features.found)
+
+
+def test_rerank_comes_back_from_files_and_goes_on_with_other_spots():
+    dataset, options = samples_data.spatial(targets=2), SpotsOptions(dim=8, dropout=0.0, exemplars=3, rerank=True)
+    built = made(exemplars=3, rerank=True)
+    spec, network = built.preparation.spec, built.network
+    again = restore("spots", spec, options, network.learned, load(save(network.state_dict())))
+    fresh = again.look_up(built.preparation.features(dataset))
+    assert torch.equal(fresh.found, built.features.found)
+    samples = Samples(built.preparation.features(dataset), built.target, np.arange(10, 50))
+    on, features = models["spots"].go_on(network, spec, samples, options)
+    assert len(on.bank.target) == 40
+    assert torch.equal(on.bank.company.reranker.inner.weight, network.bank.company.reranker.inner.weight)
+    assert torch.equal(on.bank.scale, network.bank.scale)
+    assert features.found.shape == (70, 3)
+
+
+def test_rerank_without_exemplars_is_refused():
+    with pytest.raises(InputError, match="none are read: say how many"):
+        SpotsOptions(rerank=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 
 from excora.application.predicting import read_like
 from excora.application.run import Run
-from excora.data.dataset import Dataset
+from excora.data.dataset import Dataset, Index
 from excora.diagnosis.inside import Inside, look_inside
 from excora.errors import InputError
 from excora.report import write_report
 from excora.storage import plain, write_json
 from excora.training.evaluation import outputs
+
+#: Samples whose attention between elements is looked at.
+FEW = 16
 
 
 def inside(
@@ -25,7 +29,8 @@ def inside(
     samples: int = 2000,
     write: bool = True,
 ) -> Inside:
-    """The worth of a run's pooling weights on ``data``; with ``transport`` how far its layers are from optimal maps.
+    """The worth of a run's pooling weights on ``data``, and how many directions its elements and its attention have;
+    with ``transport`` how far its layers are from optimal maps.
 
     ``data`` is read as in training; at most ``samples`` of its samples are used, evenly spread over the file. The rows
     go into inside.json of the run folder, and its report shows them, unless ``write=False``.
@@ -38,11 +43,12 @@ def inside(
     features = run.network.look_up(run.preparation.features(dataset))
     limit = run.setup.recipe.max_elements
 
-    def call() -> None:
-        for _ in outputs(run.network, features, chosen, max_elements=limit, watched=True):
+    def call(some: Index = chosen) -> None:
+        for _ in outputs(run.network, features, some, max_elements=limit, watched=True):
             pass
 
-    found = look_inside(run.network, call, samples=len(chosen), layers=transport)
+    few = functools.partial(call, chosen[:: -(-len(chosen) // FEW)])
+    found = look_inside(run.network, call, samples=len(chosen), layers=transport, few=few)
     if write:
         content: dict[str, Any] = plain(found._asdict())
         write_json(run.path / "inside.json", content)

@@ -78,7 +78,7 @@ def _inside(run: Path, data: Path, *, transport: bool) -> Any:
 
 
 def _tables(looked: Any) -> list[Any]:
-    """The pools and the layers for a console."""
+    """The pools, how singular values fall, and the layers for a console."""
     from excora.console import table
 
     found: list[Any] = [f"{row['pool']}: {row['reason']}" for row in looked.pools if "reason" in row]
@@ -87,4 +87,7 @@ def _tables(looked: Any) -> list[Any]:
         numbers = [name for name in (full[0] if full else {}) if name not in (*first, "separates")]
         cells = [[*(row[name] for name in first), *(f"{row[name]:.4g}" for name in numbers)] for row in full]
         found += [table(cells, (*first, *numbers))] if full else []
+    for row in looked.spectra:
+        cosine = "" if row["mean_cosine"] is None else f" (mean cosine {row['mean_cosine']:.3f})"
+        found.append(f"{row['of']}, {row['kind']}: 90 % of the energy in {row['reading']}{cosine}")
     return found

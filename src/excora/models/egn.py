@@ -18,7 +18,7 @@ from excora.models.files import check_depth
 from excora.models.parts.egn import Bridge, Layer, PatchReadOut, Projector, cut
 from excora.models.parts.exemplars import Exemplars
 from excora.models.parts.readout import FORMS
-from excora.models.parts.spots import carried, check_bank, check_counts
+from excora.models.parts.spots import carried, check_bank, check_counts, without_spots
 from excora.options import Options, option
 from excora.pooling import Pooled
 
@@ -176,6 +176,7 @@ class EGNOptions(Options):
     hidden: int = option(512, "Width of the feed-forward layers; the paper has 4096.", least=1)
     every: int = option(2, "Exemplars are looked at in every so-manieth layer.", least=1)
     exemplars: int = option(9, "Spots of other slides that a window looks at.", least=1)
+    rerank: bool = option(False, "Take the exemplars out of more candidates, compared by their company.")
     exemplar_heads: int = option(4, "Gates of an exemplar block over the patches; the paper has 16.", least=1)
     exemplar_width: int = option(32, "Channels of each; the paper has 64.", least=1)
     exemplar_pool: str = option(
@@ -224,7 +225,8 @@ class EGNModel(Model):
             size=options.patch if options.patches == "window" else 0, pool=options.pool,
             alone=options.value == "attended", **{name: getattr(options, name) for name in names},
         )  # fmt: skip
-        network.bank, network.count = Exemplars(learned["exemplars"], spec.width, spec.targets), options.exemplars
+        network.count, rerank = options.exemplars, options.exemplars if options.rerank else 0
+        network.bank = Exemplars(learned["exemplars"], spec.width, spec.targets, rerank=rerank)
         network.learned = dict(learned)
         return network
 
@@ -237,13 +239,13 @@ class EGNModel(Model):
             network = self.network(spec, options, {"exemplars": len(samples.train), "patches": patches})
         assert network.bank is not None
         network.bank.remember(samples)
+        network.bank.learn(seed=seed)
         return network, network.look_up(samples.features)
 
     def go_on(self, network: Network, spec: Any, samples: Samples, options: EGNOptions) -> tuple[Network, Features]:
         """The weights of the trained one, with these spots to look at."""
         again = self.network(spec, options, {**network.learned, "exemplars": len(samples.train)})
-        kept = {name: t for name, t in network.state_dict().items() if not name.startswith("bank.")}
-        again.load_state_dict(kept, strict=False)
+        again.load_state_dict(without_spots(network.state_dict()), strict=False)
         assert again.bank is not None
         again.bank.remember(samples)
         return again, again.look_up(samples.features)

@@ -15,7 +15,7 @@ from excora.errors import InputError
 from excora.models.base import Model, Network, Output, Samples, register_model, seeded
 from excora.models.files import check_depth
 from excora.models.parts.exemplars import Exemplars
-from excora.models.parts.spots import ExemplarAttention, carried, check_bank, check_counts, parted
+from excora.models.parts.spots import ExemplarAttention, carried, check_bank, check_counts, parted, without_spots
 from excora.models.parts.start import LinearStart, summaries
 from excora.models.parts.summary import COUNTED, Summary, parts_of
 from excora.models.pool import hidden_layers
@@ -33,6 +33,7 @@ class SpotsOptions(Options):
     )
     neighbours: int = option(8, "Nearest spots of the same slide that are read too.", least=0)
     exemplars: int = option(0, "Most similar spots of other slides that are read with their expression.", least=0)
+    rerank: bool = option(False, "Take the exemplars out of more candidates, compared by their company.")
     dim: int = option(64, "Width of the elements after the encoder.", least=1)
     layers: int = option(1, "Depth of the encoder; 0 = none.", least=0)
     keys: int = option(32, "Channels by which exemplars are compared.", least=1)
@@ -45,6 +46,8 @@ class SpotsOptions(Options):
         super().__post_init__()
         if counted := COUNTED & {*parts_of(self.moments)}:
             raise InputError(f"the number of patches says nothing: moments have no {', '.join(sorted(counted))} here")
+        if self.rerank and not self.exemplars:
+            raise InputError("rerank chooses among exemplars, and none are read: say how many (exemplars)")
 
 
 class SpotsNetwork(Network):
@@ -68,7 +71,8 @@ class SpotsNetwork(Network):
         self.head = nn.Linear(self.pool.width + (0 if self.around is None else self.around.width), spec.targets)
         self.bank, self.count, self.exemplars = None, options.exemplars, None
         if options.exemplars:
-            self.bank = Exemplars(exemplars, spec.width, spec.targets)
+            rerank = options.exemplars if options.rerank else 0
+            self.bank = Exemplars(exemplars, spec.width, spec.targets, rerank=rerank)
             self.exemplars = ExemplarAttention(spec.width, spec.targets, options.keys, options.pool)
 
     def forward(self, inputs: Inputs) -> Output:
@@ -134,6 +138,7 @@ class SpotsModel(Model):
             network = self.network(spec, options, learned)
         if network.bank is not None:
             network.bank.remember(left_over(spec, samples))
+            network.bank.learn(seed=seed)
         return network, network.look_up(samples.features)
 
     def go_on(self, network: Network, spec: Any, samples: Samples, options: SpotsOptions) -> tuple[Network, Features]:
@@ -141,8 +146,7 @@ class SpotsModel(Model):
         if not options.exemplars:
             return super().go_on(network, spec, samples, options)
         again = self.network(spec, options, {"exemplars": len(samples.train)})
-        kept = {name: t for name, t in network.state_dict().items() if not name.startswith("bank.")}
-        again.load_state_dict(kept, strict=False)
+        again.load_state_dict(without_spots(network.state_dict()), strict=False)
         assert again.bank is not None
         again.bank.remember(left_over(spec, samples))
         return again, again.look_up(samples.features)

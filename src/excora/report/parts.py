@@ -262,39 +262,3 @@ class Pair:
             model=self.against, against=self.model, difference=-self.difference, low=-self.high, high=-self.low,
             verdict=word,
         )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class InsidePool:
-    """What the weights of one pool are worth; with a ``reason`` why that is not known."""
-
-    pool: str
-    reason: str = ""
-    places: int = 0
-    gain: Number = None
-    even_gain: Number = None
-    best_gain: Number = None
-    strength: Number = None
-    threshold: Number = None
-    alignment: Number = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class InsideLayer:
-    """How one layer moves its points."""
-
-    layer: str
-    kind: str
-    points: int
-    optimality: Number
-    matching: Number
-    monge_gap: Number
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inside:
-    """A look inside the network: inside.json."""
-
-    samples: int
-    pools: list[InsidePool]
-    layers: list[InsideLayer] = field(default_factory=list)

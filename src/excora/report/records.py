@@ -10,8 +10,9 @@ from typing import Any
 from excora.diagnosis.explaining import Explained
 from excora.errors import InputError
 from excora.report.checking import build
+from excora.report.insides import Inside
 from excora.report.numerals import correlation, plural
-from excora.report.parts import Attention, Config, Inside, ModelRow, Number, Pair, Predictions, Results
+from excora.report.parts import Attention, Config, ModelRow, Number, Pair, Predictions, Results
 from excora.report.reading import numbers, read_columns, read_json
 from excora.report.slides import Tissue
 

@@ -82,7 +82,7 @@ def chunks(configuration: dict[str, Any], data: Path | None) -> list[Chunk]:  # 
     ]
 
 
-def _pooled(dim: int, q: Array, weights: Array, signal: float, seed: int) -> tuple[Array, Array]:
+def pooled_covariance(dim: int, q: Array, weights: Array, signal: float, seed: int) -> tuple[Array, Array]:
     """The covariance / kappa of 4 dim pooled sequences over 2 dim tokens, and the direction of mu."""
     rng, half, count = np.random.default_rng(seed), dim, 4 * dim
     mu = rng.normal(size=dim)
@@ -102,7 +102,7 @@ def _pooled(dim: int, q: Array, weights: Array, signal: float, seed: int) -> tup
 def _seen(dim: int, q: Array, weights: Array, signal: float, seeds: list[int], tick: Tick) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"outlier": [], "alignment": []}
     for seed in seeds:
-        covariance, direction = _pooled(dim, q, weights, signal, seed)
+        covariance, direction = pooled_covariance(dim, q, weights, signal, seed)
         values, vectors = np.linalg.eigh(covariance)
         found["outlier"].append(float(values[-1]))
         found["alignment"].append(float((vectors[:, -1] @ direction) ** 2))
@@ -111,7 +111,7 @@ def _seen(dim: int, q: Array, weights: Array, signal: float, seeds: list[int], t
 
 
 def _values(dim: int, tick: Tick) -> list[float]:
-    covariance, _ = _pooled(dim, np.zeros(LENGTH), np.full(LENGTH, 1 / LENGTH), 3.0, 99)
+    covariance, _ = pooled_covariance(dim, np.zeros(LENGTH), np.full(LENGTH, 1 / LENGTH), 3.0, 99)
     tick()
     return [float(x) for x in np.linalg.eigvalsh(covariance)]
 

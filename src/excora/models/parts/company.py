@@ -6,10 +6,12 @@ learns from the training rows, in the space of the search, how such candidates s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-from excora.models.parts.neighbours import Excluded, nearest
+from excora.models.parts.neighbours import TILE, Excluded, Search, nearest
 from excora.models.parts.rerank import Reranker, kernel_affinity
 
 #: Candidates for each neighbour that is wanted.
@@ -19,6 +21,9 @@ ANCHORS = 23
 #: The share of candidates whose labels are nearest to that of the row: those that should come first.
 RELEVANT = 0.25
 _STEPS, _QUERIES, _ROWS = 150, 48, 512
+
+#: Numbers of rows (n,) to their candidates (n, FACTOR k), nearest first, and which of these are allowed.
+Candidates = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Company(nn.Module):
@@ -43,13 +48,20 @@ class Company(nn.Module):
 
     def fit(self, x: Tensor, y: Tensor, excluded: Excluded, *, seed: int, steps: int = _STEPS) -> None:
         """To training rows (n, columns) in the space of the search and their labels (n, targets)."""
+        search = Search(x)
+        self.learn(
+            x, y, lambda rows: search(x[rows], self.candidates, excluded=excluded, numbers=rows), seed=seed, steps=steps
+        )
+
+    def learn(self, x: Tensor, y: Tensor, candidates: Candidates, *, seed: int, steps: int = _STEPS) -> None:
+        """As :meth:`fit`, with candidates that somebody else has found."""
         generator = torch.Generator().manual_seed(seed)
         model = self.reranker.requires_grad_(True).train()
         optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
         with torch.enable_grad():
             for _ in range(steps):
                 query = torch.randint(len(x), (min(_QUERIES, len(x)),), generator=generator)
-                found, allowed = nearest(x[query], x, self.candidates, excluded=excluded, numbers=query)
+                found, allowed = candidates(query)
                 far = (y[found] - y[query, None]).square().sum(-1).masked_fill(~allowed, torch.inf)
                 edge = far.sort(1).values.gather(1, (allowed.sum(1, keepdim=True) * RELEVANT).long())
                 loss = model.loss(self._affinity(x[query], x[found], allowed), (far <= edge) & allowed, allowed)
@@ -58,14 +70,18 @@ class Company(nn.Module):
                 optimizer.step()
         self.reranker.requires_grad_(False).eval()
 
-    @torch.no_grad()
     def forward(
         self, query: Tensor, rows: Tensor, k: int, *, excluded: Excluded | None = None, numbers: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """As :func:`excora.models.parts.neighbours.nearest`, best first."""
-        found, allowed = nearest(query, rows, self.candidates, excluded=excluded, numbers=numbers)
+        return self.best(query, rows, *nearest(query, rows, self.candidates, excluded=excluded, numbers=numbers), k)
+
+    @torch.no_grad()
+    def best(self, query: Tensor, rows: Tensor, found: Tensor, allowed: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Of candidates (n, FACTOR k), nearest first, the ``k`` of the best score, best first; allowed ones first."""
         self.reranker.eval()
-        parts = zip(query.split(_ROWS), found.split(_ROWS), allowed.split(_ROWS), strict=True)
+        step = min(_ROWS, max(TILE // ((1 + self.candidates) * query.shape[1]), 1))
+        parts = zip(query.split(step), found.split(step), allowed.split(step), strict=True)
         score = [self.reranker(self._affinity(q, rows[f], a), a) for q, f, a in parts]
         order = torch.cat(score).argsort(dim=1, descending=True, stable=True)[:, :k]
         return found.gather(1, order), allowed.gather(1, order)

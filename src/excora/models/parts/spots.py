@@ -84,6 +84,16 @@ def carried(bank: Exemplars) -> str:
     )
 
 
+def without_spots(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What a network knows, without the training spots: how exemplars are re-ranked is knowledge, who they are not.
+
+    >>> sorted(without_spots({"bank.slide": torch.zeros(2), "bank.scale": torch.ones(()), "head.bias": torch.ones(1)}))
+    ['bank.scale', 'head.bias']
+    """
+    own = ("bank.feature", "bank.target", "bank.slide")
+    return {name: t for name, t in state.items() if not name.startswith(own)}
+
+
 def check_counts(learned: Any, names: Sequence[str], model: str) -> None:
     """Raise unless a stranger's ``learned`` is whole numbers above 0 of these names."""
     fine = isinstance(learned, dict) and set(learned) == {*names}

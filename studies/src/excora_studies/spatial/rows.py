@@ -213,6 +213,7 @@ def network_of(task: Task, model: str, options: dict[str, Any], seed: int, *, fi
     if learned:
         labels = task.scaled if model == "egn" else begun.left
         network.bank.remember(Samples(held, labels, rows))
+        network.bank.learn(seed=seed)
     network.linear_start = Given()
     network.begin_at_zero(held.read(rows[:2]))
     return network, network.look_up(held)
@@ -223,7 +224,9 @@ def _own_patches(held: Held) -> Held:
     return Held(held.inputs | {name: held.inputs[name][:, :own] for name in ("elements", "places")})
 
 
-def _network(model: str, options: dict[str, Any], recipe: dict[str, Any]) -> Fit:
+def trained_network(model: str, options: dict[str, Any], recipe: dict[str, Any]) -> Fit:
+    """A network on the ridge, the validation part picks its epoch; at the end as many epochs on all that is known."""
+
     def fit(task: Task, settings: dict[str, Any], seed: int, final: bool) -> tuple[Array, dict[str, Any]]:
         network, features = network_of(task, model, options, seed, final=final)
         given = {name: settings[name] for name in ("learning_rate", "weight_decay")}
@@ -246,7 +249,7 @@ def arms(configuration: dict[str, Any]) -> dict[str, Arm]:
 
     def network(model: str, **options: Any) -> Arm:
         return Arm(
-            tried, _network(model, configuration[model] | options, configuration[f"{model} recipe"]), seeded=True
+            tried, trained_network(model, configuration[model] | options, configuration[f"{model} recipe"]), seeded=True
         )
 
     looked = {"exemplars": configuration["exemplars"]}

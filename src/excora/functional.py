@@ -49,7 +49,7 @@ def is_autocast(device: torch.device) -> bool:
 
 
 def is_exporting() -> bool:
-    """Whether torch.export traces this; torch's own question, compiled, says yes to torch.compile before 2.10."""
+    """Whether torch.export traces this; torch's own question, compiled, says yes to torch.compile in 2.9 and older."""
     return torch.compiler._is_exporting_flag
 
 

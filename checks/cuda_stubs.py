@@ -15,7 +15,13 @@ from pathlib import Path
 
 NVIDIA = re.compile(r"lib(cu|nccl|nv)[\w.]*\.so")
 #: Symbols without a version do not say whose they are: by their prefix. The longest that fits counts.
-PREFIXES = {"nccl": "libnccl", "cusparseLt": "libcusparseLt", "cuFile": "libcufile", "curand": "libcurand"}
+PREFIXES = {
+    "nccl": "libnccl",
+    "nvshmem": "libnvshmem_host",
+    "cusparseLt": "libcusparseLt",
+    "cuFile": "libcufile",
+    "curand": "libcurand",
+}
 
 
 def printed(*command: str | Path) -> str:

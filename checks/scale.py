@@ -139,7 +139,7 @@ def nodes() -> None:
 
 def array() -> None:
     """The script of the page, with what SLURM would set."""
-    [script] = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH --array.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [script] = re.findall(r"```sh\n(#!/bin/bash\n# array.sh\n.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         table(folder)

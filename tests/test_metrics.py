@@ -99,7 +99,7 @@ def test_concordance_of_any_split(cuts: list[int], far: float, masked: bool) -> 
 def test_concordance_is_torchmetrics_but_for_its_divisor() -> None:
     x, y = batch(25, 2, torch.float64)
     for moved in (x - x.mean(0) + y.mean(0), x - 9):
-        theirs, ours = ConcordanceCorrCoef(num_outputs=2), ConcordanceCorrelation(2)
+        theirs, ours = ConcordanceCorrCoef(num_outputs=2).set_dtype(torch.float64), ConcordanceCorrelation(2)
         for part in torch.arange(25).split(6):
             theirs.update(moved[part], y[part])
             ours.update(moved[part], y[part])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from excora.errors import InputError
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm, extrapolate, sharpness
-from excora.functional import masked_softmax
+from excora.functional import is_autocast, is_exporting, masked_softmax
 from excora.reduce import Penalty
 from excora.visibility import Visibility, check_inputs, each, known_metric, read_masks, through_padded, value_statistics
 
@@ -80,8 +80,7 @@ def _attend_in_the_open(
     seen = visible.dense(q.shape[2], k.shape[2], q.device)
     logits = (q * scaling) @ k.transpose(2, 3)
     weights = masked_softmax(logits if visible.bias is None else logits + visible.bias, seen)
-    device = q.device.type  # "meta" is one that autocast does not know
-    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+    if not is_autocast(q.device):
         weights = weights.to(logits.dtype)
     weights = F.dropout(weights, dropout)
     return weights @ v, weights
@@ -263,7 +262,7 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
             q = q * visible.key_metric(k, v).to(q.dtype)
         dropout = self.dropout if self.training else 0.0
         found = extrapolated_attention(self.extrapolation, q, k, v, visible, dropout=dropout, need_weights=need_weights)
-        if not torch.compiler.is_exporting():  # an exported program has nowhere to keep them
+        if not is_exporting():  # an exported program has nowhere to keep them
             self.last_penalty, self.last_details = found.penalty, found.details
         weights = found.weights.mean(1) if found.weights is not None and average else found.weights
         return self._merge(found.output), weights

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from excora.errors import InputError
 
+#: Whether autocast knows a device, asked once: torch 2.8 does not trace the question.
+AUTOCAST = {kind: torch.amp.is_autocast_available(kind) for kind in ("cpu", "cuda", "mps", "xpu", "meta")}
+
 
 def check_bags(h: Tensor, mask: Tensor | None) -> None:
     """Raise unless ``h`` is floating (bags, elements, dim) and ``mask`` boolean (bags, elements)."""
@@ -36,9 +39,18 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """A block in which autocast does not lower matrix products to half precision."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
+    return torch.autocast(device.type, enabled=False) if is_autocast(device) else nullcontext()
+
+
+def is_autocast(device: torch.device) -> bool:
+    """Whether autocast is on for this device; it knows nothing of some, such as "meta"."""
+    known = AUTOCAST[device.type] if device.type in AUTOCAST else torch.amp.is_autocast_available(device.type)
+    return known and torch.is_autocast_enabled(device.type)
+
+
+def is_exporting() -> bool:
+    """Whether torch.export traces this; torch's own question, compiled, says yes to torch.compile in 2.9 and older."""
+    return torch.compiler._is_exporting_flag
 
 
 def blank_padding(h: Tensor, mask: Tensor | None) -> Tensor:

@@ -9,6 +9,7 @@ All statistics are population statistics (divided by the total weight), in float
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,8 @@ class _Frame(NamedTuple):
     scale: Tensor  # (2, targets), a power of two of the size of the values
 
 
-class Moments(NamedTuple):
+@dataclass  # no tuple: torch 2.8 does not trace its properties
+class Moments:
     """Weighted moments of a batch, each (targets,): x is the prediction, y the target.
 
     Variances and covariance are those of x / scale_x and y / scale_y. The scales are powers of two of the size of the

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,15 @@ def test_help_imports_neither_torch_nor_sklearn():
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines()[-1] == "[]"
     assert "excora demo" in printed
+
+
+def test_no_example_of_the_help_wraps_at_80_columns():
+    """A line that wraps cannot be pasted; the frame and its margin take up to four columns."""
+    folder = Path(cli.__file__).parent
+    examples = [line.strip() for file in folder.glob("*.py") for line in file.read_text(encoding="utf-8").splitlines()]
+    examples = [line for line in examples if re.match(r"excora [a-z]+ ", line)]
+    assert len(examples) > 20
+    assert [line for line in examples if len(line) > 76] == []
 
 
 def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):

@@ -178,3 +178,12 @@ def test_a_validation_part_that_the_file_lacks_is_taken_from_training():
     assert len(found.validation) == 3
     with pytest.raises(InputError, match="own test part needs at least 2"):
         split(given_parts("tttvvs"))
+
+
+def test_too_few_samples_are_counted_once_and_groups_beside_them():
+    with pytest.raises(InputError, match=r"takes at least 6 samples, got 3 samples: give"):
+        split(make(3), validation=0.2, test=0.2)
+    with pytest.raises(InputError, match=r"at least 10 samples, got 4 samples: give"):
+        folds(make(4), folds=10)
+    with pytest.raises(InputError, match=r"3 groups and 6 samples, got 2 groups and 8 samples"):
+        split(make(8, group="aaaabbbb"), validation=0.2, test=0.2)

@@ -45,9 +45,9 @@ def compare(
 
       excora compare table.csv --target price
 
-      excora compare cells.parquet --bag slide --target survival --group patient --output comparison
+      excora compare cells.parquet --bag slide --target survival --output folder
 
-      excora compare table.csv --target price --models ft-transformer,retrieval,pool:eca,pool:softmax,lightgbm
+      excora compare table.csv --target price --models retrieval,pool:eca,lightgbm
     """
     from excora.application import compare as run
 

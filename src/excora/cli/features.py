@@ -37,7 +37,7 @@ def features(
 
       excora features slides/*.h5ad --output features
 
-      excora features visium_folder --output features --encoder resnet50 --checkpoint resnet50.pt --side 224
+      excora features visium -o features --encoder resnet50 --checkpoint w.pt
     """
     from excora.data.roles import Roles
     from excora.data.spatial.extraction import extract

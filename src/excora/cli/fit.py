@@ -33,7 +33,7 @@ def fit(
 
       excora fit table.csv --target price --output run
 
-      excora fit cells.parquet --bag slide --target survival --group patient --output run
+      excora fit cells.parquet --bag slide --target y --group patient --output run
 
       excora fit features/ --labels labels.csv --target y --output run
 

@@ -45,7 +45,7 @@ def predict(
 
       excora predict run slide.h5ad --output predicted.h5ad
 
-      excora predict run new_features/ --output predictions.parquet --attention attention.parquet
+      excora predict run new_bags/ --output out.parquet --attention weights.csv
     """
     from excora.application import predict as apply
     from excora.application.predicting import check_free

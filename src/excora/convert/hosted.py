@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from excora.attention import Attended, extrapolated_attention
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Extrapolation
+from excora.functional import is_exporting
 from excora.reduce import Penalty
 from excora.visibility import HIDDEN_BIAS, Visibility, known_metric
 
@@ -65,7 +66,7 @@ class HostedExtrapolation(Extrapolation):
 
     def keep(self, penalty: Penalty | None, details: dict[str, Tensor]) -> None:
         """For :func:`excora.penalties` and for a look at gamma; an exported program has nowhere to keep them."""
-        if not torch.compiler.is_exporting():
+        if not is_exporting():
             self.last_penalty, self.last_details = penalty, details
 
     def _tell_if_inert(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from excora.convert.adapter import Adapter, Converted, converted_class, judge_class, path_of, swap
 from excora.convert.hosted import Options, give, read_mask
 from excora.convert.torchmil_models import DSMIL, Nystrom
 from excora.errors import ConversionError
+from excora.functional import is_exporting
 from excora.pooling import ECAPool
 
 _NN = "torchmil.nn.attention."
@@ -47,7 +47,7 @@ class _Pool(Converted):
     def forward(self, X: Tensor, mask: Tensor | None = None, return_att: bool = False) -> Any:
         """z, or (z, logits) with ``return_att``."""
         pooled = self.extrapolation(X, None if mask is None else mask != 0)
-        if not torch.compiler.is_exporting():
+        if not is_exporting():
             self.last_penalty = pooled.penalty
             self.last_details = {name: x.detach() for name, x in pooled.details.items()}
         return (pooled.value, pooled.details["logits"]) if return_att else pooled.value

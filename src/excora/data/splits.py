@@ -184,10 +184,12 @@ def _given(dataset: Dataset, part: NDArray[np.object_], validation: float, *, te
 
 def _refuse_few(units: Units, need: int, parts: int) -> None:
     if len(units.sizes) < need or len(units.unit) < parts * FEWEST:
-        raise InputError(
-            f"this split takes at least {need} {units.noun} and {parts * FEWEST} samples, got {len(units.sizes)} "
-            f"{units.noun} and {len(units.unit)} samples: give more data, or ask for fewer parts"
-        )
+        least, found = f"{parts * FEWEST} samples", f"{len(units.unit)} samples"
+        if units.noun == "samples":
+            least = f"{max(need, parts * FEWEST)} samples"
+        else:
+            least, found = f"{need} {units.noun} and {least}", f"{len(units.sizes)} {units.noun} and {found}"
+        raise InputError(f"this split takes at least {least}, got {found}: give more data, or ask for fewer parts")
 
 
 def _part(units: Units, test: Chosen, validation: Chosen, train: Chosen) -> Split:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from excora.errors import InputError
 from excora.extrapolation import Law, extrapolate, given_temperature, learned_temperature, linear_temperature
-from excora.functional import at_least_float32, check_bags, full_precision
+from excora.functional import at_least_float32, check_bags, full_precision, is_exporting
 from excora.kernels import closed_form
 from excora.kernels.formulas import Attended, Box, plain
 from excora.kernels.function import (
@@ -117,11 +117,7 @@ def eca_pool(
 
 def _calls_operator(h: Tensor, law: Law | None) -> bool:
     """Whether a graph is compiled, to run here: neither exported nor transformed."""
-    if (
-        not torch.compiler.is_compiling()
-        or torch.compiler.is_exporting()
-        or torch._C._are_functorch_transforms_active()
-    ):
+    if not torch.compiler.is_compiling() or is_exporting() or torch._C._are_functorch_transforms_active():
         return False
     return h.dtype == torch.float32 and h.device.type == "cpu" and law in COMPILED_LAWS and has_operator()
 

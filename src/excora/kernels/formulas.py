@@ -8,6 +8,7 @@ one: :mod:`excora.kernels.closed_form` in torch operations, :mod:`excora.kernels
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,8 @@ from excora.extrapolation import COLD, Law
 from excora.functional import at_least_float32, blank_padding, element_count, masked_softmax, safe_sqrt
 
 
-class Box(NamedTuple):
+@dataclass  # no tuple: torch 2.8 does not trace its properties
+class Box:
     """Bags of one length, padded: what attention over them depends on."""
 
     h: Tensor  #: (bags, elements, dim), in float32 or better
@@ -41,7 +43,11 @@ class Box(NamedTuple):
 
     def blanked(self) -> Box:
         """The same with zeros in padding."""
-        return self._replace(h=blank_padding(self.h, self.real))
+        return self.of(blank_padding(self.h, self.real), self.scores)
+
+    def of(self, h: Tensor, scores: tuple[Tensor, ...]) -> Box:
+        """The same of other elements and scores; no replace(), which torch 2.8 does not trace."""
+        return Box(h, self.real, self.keep, scores, self.law, self.parameters, self.divisor, self.scale)
 
 
 class Attended(NamedTuple):
@@ -62,7 +68,7 @@ Survey = Callable[[Box, Tensor], tuple[Tensor, Tensor, Tensor]]
 def plain(box: Box) -> Attended:
     """The formulas, whatever stands in padding and whatever the precision of the input."""
     h = at_least_float32(box.h)
-    return formulas(box._replace(h=h, scores=tuple(x.to(h.dtype) for x in box.scores)).blanked())[0]
+    return formulas(box.of(h, tuple(x.to(h.dtype) for x in box.scores)).blanked())[0]
 
 
 def formulas(box: Box, survey: Survey | None = None) -> tuple[Attended, Tensor, Tensor]:

@@ -70,7 +70,7 @@ def needs_plain(*tensors: Tensor) -> bool:
 def is_bare(module: nn.Module) -> bool:
     """Whether a module does what its class says: neither a hook nor a forward of its own."""
     hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return not hooks and "forward" not in vars(module)
+    return not hooks and "forward" not in module.__dict__  # torch 2.8 does not trace vars()
 
 
 @functools.cache

@@ -12,17 +12,14 @@ from torch import Tensor, nn
 
 from excora.errors import InputError
 from excora.functional import at_least_float32
-from excora.pooling.base import Pooled, register_pool
+from excora.pooling.base import register_pool
 from excora.pooling.weighing import Weighed, WeighingPool, shares
-from excora.ragged import Ragged
 
 
 class PlacePool(WeighingPool):
     """Base: v = sum_j w_j h_j, w a function of the place j of an element among the real ones, and of their number."""
 
-    def forward(self, h: Tensor | Ragged, mask: Tensor | None = None) -> Pooled:
-        """Pool each bag: see :class:`Pooled`."""
-        return super().forward(h, mask)._replace(attends=False)
+    attends = False
 
     def read(self, h: Tensor) -> Tensor:
         """Nothing of the element itself."""

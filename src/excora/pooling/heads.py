@@ -75,7 +75,7 @@ class HeadedPool(Pool, ABC):
             torch.cat([one.value for one in found], 1),
             torch.stack([one.weights for one in found]).mean(0),
             penalty,
-            details | {"effective": each.mean(0), "heads": each},
+            {**details, "effective": each.mean(0), "heads": each},
             first.real,
         )
 

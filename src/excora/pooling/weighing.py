@@ -32,6 +32,8 @@ class WeighingPool(Pool):
     dropout, which takes elements out of the bag for one step, are done here.
     """
 
+    attends = True  #: whether the weights depend on the elements
+
     def __init__(self, dim: int, *, dropout: float = 0.0) -> None:
         super().__init__(dim)
         check_dropout(dropout)
@@ -58,7 +60,7 @@ class WeighingPool(Pool):
         with full_precision(h.device):
             found = self.weigh(x, valid)
             value = torch.bmm(found.effective.unsqueeze(1), elements.to(found.effective.dtype)).squeeze(1)
-        return _pooled(value.to(h.dtype), found, mask)
+        return self._pooled(value.to(h.dtype), found, mask)
 
     def _ragged(self, h: Ragged, keep: Tensor | None) -> Pooled:
         elements = at_least_float32(h.values)
@@ -70,12 +72,12 @@ class WeighingPool(Pool):
         found = Weighed(found.weights[real], found.effective[real], flat, found.penalty)
         value = elements.new_zeros(len(h), self.dim)
         value = value.index_add(0, h.bag_index(), found.effective.unsqueeze(1) * elements).to(h.values.dtype)
-        return _pooled(value, found, h.lengths)
+        return self._pooled(value, found, h.lengths)
 
-
-def _pooled(value: Tensor, found: Weighed, real: Tensor | None) -> Pooled:
-    penalty = found.penalty or Penalty(found.weights.new_zeros(()), found.weights.new_zeros(()))
-    return Pooled(value, found.weights, penalty, found.details | {"effective": found.effective}, real)
+    def _pooled(self, value: Tensor, found: Weighed, real: Tensor | None) -> Pooled:
+        penalty = found.penalty or Penalty(found.weights.new_zeros(()), found.weights.new_zeros(()))
+        details = {**found.details, "effective": found.effective}
+        return Pooled(value, found.weights, penalty, details, real, self.attends)
 
 
 def shares(each: Tensor) -> Tensor:

@@ -50,7 +50,8 @@ def is_autocast(device: torch.device) -> bool:
 
 def is_exporting() -> bool:
     """Whether torch.export traces this; torch's own question, compiled, says yes to torch.compile in 2.9 and older."""
-    return torch.compiler._is_exporting_flag
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)  # not a public name: it may go
+    return bool(torch.compiler.is_exporting() if flag is None else flag)
 
 
 def blank_padding(h: Tensor, mask: Tensor | None) -> Tensor:

@@ -160,7 +160,7 @@ class Case:
         if self.fit is None:
             return ()
         limit = max(self.fit.high, self.fit.pcc + self.limits.level)
-        return tuple(one for one in self.peer_scores if one.pcc > limit)
+        return tuple(one for one in self.peer_scores if one.pcc > limit and not self._overtaken(one))
 
     @property
     def peer_scores(self) -> tuple[Simple, ...]:
@@ -180,6 +180,10 @@ class Case:
             return False
         return fisher_z(one.test) <= (fisher_z(self.test.high) - fisher_z(self.test.low)) / 2
 
+    def _overtaken(self, one: Simple) -> bool:
+        """Whether the model is ahead of it on the test part: then it is not behind."""
+        return self.test is not None and one.test is not None and one.test <= self.test.value
+
     @property
     def contested_by(self) -> Simple | None:
         """The best simple model on the test part, if it is ahead there beyond doubt: the page shows both numbers."""
@@ -194,6 +198,11 @@ class Case:
     def peer_fits(self) -> tuple[Fit, ...]:
         """The simple models on the same rows; validation has tuned them."""
         return tuple(dataclasses.replace(self.fit, pcc=one.pcc, chosen=True) for one in self.peers)
+
+    @property
+    def enough(self) -> bool:
+        """Whether as good as so many independent rows are there that a draw with simple models means something."""
+        return bool(self.fit.independent >= self.limits.few - 0.5)
 
     @property
     def level(self) -> float:
@@ -235,7 +244,8 @@ class Case:
             "epochs": not self.epochs,
             "validation": not self.validated,
             "training": self.validated and not self.records,
-            "peers": self.validated and len(self.peers) < 2,
+            "peers": self.validated and not self.peers,
+            "kinds": self.validated and len(self.peers) < self.limits.kinds,
             "pool": self.geometry.get("probe_gain") is None,
         }
         return tuple(name for name, gone in lacks.items() if gone)

@@ -226,7 +226,7 @@ def _healthy(case: Case) -> Verdict | None:
     level = best is None or best.pcc <= fit.pcc + case.level
     good = fit.pcc >= limits.good
     case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
-    if not (ahead or (good and level)):
+    if not (ahead or (good and level and case.enough)):
         return None
     unknown = "" if best is not None else "What a simple model reaches is not known."
     return make_verdict("healthy", case.evidence, case.lead, unknown)
@@ -284,7 +284,7 @@ def _data(case: Case) -> Verdict | None:
         if reached:
             given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
             return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
-    if len(case.peers) < 2 or fit.independent < limits.few - 0.5 or case.peers[0].pcc > fit.pcc + case.level:
+    if len(case.peers) < limits.kinds or not case.enough or case.peers[0].pcc > fit.pcc + case.level:
         return None
     return make_verdict("data-limited", case.evidence, case.lead)
 

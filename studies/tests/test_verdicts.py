@@ -87,8 +87,8 @@ def test_how_much_the_error_rose_and_in_how_many_of_its_errors() -> None:
 def test_the_study_reports_what_its_parts_say(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(planted, "record", lambda cause, seed: [cause, seed])
     monkeypatch.setattr(real, "record", lambda name, seed, _: {"set": name, "seed": seed})
-    monkeypatch.setattr(planted, "reached", lambda cause, seed: {})
-    monkeypatch.setattr(real, "reached", lambda name, seed, _: {})
+    monkeypatch.setattr(planted, "reached", lambda *_: {})
+    monkeypatch.setattr(real, "reached", lambda *_: {})
     monkeypatch.setattr(planted, "judge", lambda stored, _: made(stored[0], stored[0], [stored[0]], seed=stored[1]))
     untold = made("noise", "cannot tell", ["no signal found"])
     monkeypatch.setattr(real, "judge", lambda *_: [untold])

@@ -37,8 +37,8 @@ TEXTS = {
     ),
     "behind a simple model": Text(
         "A simple model does better on the same rows: the data holds more than this model has learned.",
-        "Use the simple model, or start from it; else train longer, with another learning rate or stronger "
-        "regularisation, until the model is level with it.",
+        "Use the simple model, or start from it. A model that is trained in epochs may need more of them, another "
+        "learning rate or stronger regularisation, until it is level.",
         ("validation", "peers"),
     ),
     "optimisation-limited": Text(
@@ -71,7 +71,7 @@ TEXTS = {
         "the limit. Nothing here rules out that another model finds more.",
         "One more model of another kind is the cheapest test (excora compare --models). If it is level too: better "
         "labels or repeats, further features, more samples. CorrelationSummary with groups= shows noisier groups.",
-        ("epochs", "validation", "kinds"),
+        ("validation", "kinds"),
     ),
     "no signal found": Text(
         "Neither the model nor the simple models have found a correlation with the target.",
@@ -86,7 +86,7 @@ TEXTS = {
     "healthy": Text(
         "No fault found.",
         "Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.",
-        ("epochs", "validation"),
+        ("validation",),
     ),
     "cannot tell": Text("", "See which evidence is missing, and give it; few samples can only be helped by more."),
 }

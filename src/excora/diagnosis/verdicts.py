@@ -101,8 +101,7 @@ CLAIMS = ("healthy", "data-limited", "no signal found")
 
 def _withdrawn(found: Verdict, case: Case) -> Verdict:
     """A claim that a simple model contradicts on the test part is not made."""
-    better = case.contested_by
-    if found.name not in CLAIMS or better is None:
+    if (better := case.contested_by) is None or found.name not in CLAIMS:
         return found
     why = f"On the test part {better.name} reaches {better.test:.3f}, the model {case.test}: not {found.name!r}."
     return make_verdict("cannot tell", case.evidence, why, case.lead)
@@ -135,7 +134,7 @@ def _nothing(case: Case) -> Verdict | None:
 def _unestablished(case: Case) -> Verdict | None:
     """Only overfitting, which shows in the error, can be said without a correlation."""
     why = f"No correlation is established: {case.lead}"
-    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why)
+    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why, case.choices)
 
 
 def _test(case: Case) -> Verdict | None:
@@ -290,7 +289,8 @@ def _data(case: Case) -> Verdict | None:
 
 
 def _cannot_tell(case: Case) -> Verdict:
-    found = make_verdict("cannot tell", case.evidence, "Neither a fault nor its absence is established.", case.lead)
+    said = ("Neither a fault nor its absence is established.", case.lead, case.few)
+    found = make_verdict("cannot tell", case.evidence, *said)
     return dataclasses.replace(found, advice=" ".join(out_of_reach(*case.missing)) or found.advice)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from diagnosis.samples import curve, records, scores
+from excora.diagnosis.texts import out_of_reach
 from excora.diagnosis.verdicts import TEXTS, Evidence, make_verdict, verdict
 from excora.errors import InputError
 from excora.stats.intervals import Interval
@@ -212,7 +213,9 @@ def test_behind_is_not_said_of_a_model_that_is_ahead_on_the_test_part() -> None:
     assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
     peers[0] |= {"test": {"pcc": 0.73}}
     assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
-    peers[0] |= {"test": {"pcc": 0.706}}  # a target of heavy tails: 0.609 beside 0.267 on validation, 0.334 beside 0.328
+    peers[0] |= {
+        "test": {"pcc": 0.706}
+    }  # heavy tails: 0.609 beside 0.267 on validation, not so on test
     assert verdict([], validation=held, peers=peers, test=test).name == "cannot tell"
 
 
@@ -255,3 +258,23 @@ def test_what_drifts_while_the_order_gets_better_is_scale_or_offset() -> None:
     assert verdict([], validation=rows).name == "scale or offset only"
     flat = [row | {"pcc": 0.95} for row in rows]
     assert verdict([], validation=flat).name == "optimisation-limited"
+
+
+def test_a_fit_without_epochs_is_not_asked_for_them_and_says_why_nothing_is_told() -> None:
+    """40 to 50 validation rows of a model in closed form, level with everybody."""
+    held = {"pcc": 0.839, "mse": 0.3, "mse_affine": 0.3, "bags": 40}
+    found = verdict([], held=held, peers=scores(ridge=0.841, trees=0.79, neighbours=0.82))
+    assert found.name == "cannot tell"
+    assert "worth 40 independent ones" in found.sentence
+    assert "monitor.update" not in found.advice
+
+
+def test_what_predictions_can_have_is_not_called_impossible() -> None:
+    assert not {"healthy", "data-limited"} & set(out_of_reach("epochs")[0].split(": ")[1].split(", "))
+
+
+def test_an_interval_above_0_that_is_not_enough_is_explained() -> None:
+    held = {"pcc": 0.83, "mse": 0.3, "mse_affine": 0.3, "bags": 8}
+    found = verdict([], held=held, peers=scores(ridge=0.83))
+    assert found.name == "cannot tell"
+    assert "3 standard errors" in found.sentence

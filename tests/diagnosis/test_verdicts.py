@@ -213,9 +213,7 @@ def test_behind_is_not_said_of_a_model_that_is_ahead_on_the_test_part() -> None:
     assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
     peers[0] |= {"test": {"pcc": 0.73}}
     assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
-    peers[0] |= {
-        "test": {"pcc": 0.706}
-    }  # heavy tails: 0.609 beside 0.267 on validation, not so on test
+    peers[0] |= {"test": {"pcc": 0.706}}  # heavy tails: 0.609 beside 0.267 on validation, not so on test
     assert verdict([], validation=held, peers=peers, test=test).name == "cannot tell"
 
 

@@ -1,18 +1,19 @@
 """How often is one of several equal models called better? (At most 5 % is promised, for all pairs together.)
 
-``python -m checks.false_wins [SIMULATIONS [FOLDER]]``, from the root of the repository. First six models that are
-equally good by construction: the share of comparisons in which any of the 15 pairs is said to differ, in PCC and in
-MSE. Then the same for two models under more circumstances, and for two that are really trained: random networks that
-differ by their start, and ridge regressions that read different but equally good features. Then how many of the real
-differences are found. With a FOLDER each figure is kept in a file of its own, and a second call goes on.
+``python -m checks.false_wins [SIMULATIONS] [--resamples N] [--only WORDS] [--keep FOLDER]``, from the root of the
+repository. First six models that are equally good by construction: the share of comparisons in which any of the 15
+pairs is said to differ, in PCC and in MSE. Then how many of real differences are found. Then false wins of two models
+under more circumstances, and of two that are really trained: random networks that differ by their start, and ridge
+regressions that read different but equally good features. ``--only`` takes the figures whose name has these words; with
+``--keep`` each is kept in a file of its own, and a second call goes on.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import itertools
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,10 +68,10 @@ DIFFERENCES = {
 WIDTH = 10  # features of a trained model
 
 
-def sides(world: World, seed: int) -> np.ndarray:
+def sides(world: World, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
     """Whether each pair is said to differ, in PCC and in MSE: (2, pairs), the pairs of the last model first."""
     unit = sample_units(len(world.target), group=world.group, time=world.time)
-    draws = draw(by_seed(world, unit), resamples=RESAMPLES, seed=seed)
+    draws = draw(by_seed(world, unit), resamples=resamples, seed=seed)
     pairs = list(itertools.combinations(reversed(range(world.prediction.shape[1])), 2))
     found = [judge(draws[name], pairs, correlation=name == "pcc", seed=seed) for name in ("pcc", "mse")]
     return np.array([[bounds.side != 0 for bounds in one] for one in found])
@@ -85,37 +86,41 @@ def by_seed(world: World, unit: np.ndarray) -> list[Predicted]:
     ]
 
 
-def any_false(world: World, seed: int) -> np.ndarray:
+def any_false(world: World, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
     """Of equal models: whether one is said to differ from another, in PCC and in MSE."""
-    return sides(world, seed).any(1)
+    return sides(world, seed, resamples).any(1)
 
 
-def found(world: World, seed: int) -> np.ndarray:
+def found(world: World, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
     """Of models of which the last is better: the share of the others that it is told from."""
-    return sides(world, seed)[:, : world.prediction.shape[1] - 1].mean(1)
+    return sides(world, seed, resamples)[:, : world.prediction.shape[1] - 1].mean(1)
 
 
 class Tally:
     """Prints shares, and keeps them in a folder if there is one."""
 
-    def __init__(self, simulations: int, folder: Path | None) -> None:
-        self.simulations, self.folder = simulations, folder
+    def __init__(self, simulations: int, resamples: int, only: str, folder: Path | None) -> None:
+        self.simulations, self.resamples, self.only, self.folder = simulations, resamples, only, folder
 
     def __call__(
-        self, name: str, make: Callable[[np.random.Generator], World],
-        measure: Callable[[World, int], np.ndarray] = any_false,
+        self, kind: str, name: str, make: Callable[[np.random.Generator], World],
+        measure: Callable[[World, int, int], np.ndarray] = any_false,
     ) -> None:  # fmt: skip
-        code = hashlib.sha256(f"{name} {self.simulations}".encode()).hexdigest()[:16]
+        if self.only not in f"{kind}, {name}":
+            return
+        code = hashlib.sha256(f"{kind}, {name} {self.simulations} {self.resamples}".encode()).hexdigest()[:16]
         path = None if self.folder is None else self.folder / f"{code}.json"
         if path is not None and path.exists():
             pcc, mse = json.loads(path.read_text())["shares"]
         else:
             generator = np.random.default_rng(0)
-            pcc, mse = np.mean([measure(make(generator), seed) for seed in range(self.simulations)], 0).tolist()
+            shares = [measure(make(generator), seed, self.resamples) for seed in range(self.simulations)]
+            pcc, mse = np.mean(shares, 0).tolist()
             if path is not None:
+                counts = {"simulations": self.simulations, "resamples": self.resamples}
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps({"name": name, "simulations": self.simulations, "shares": [pcc, mse]}))
-        print(f"  {name}: PCC {pcc:.1%}, MSE {mse:.1%}", flush=True)
+                path.write_text(json.dumps({"name": f"{kind}, {name}", **counts, "shares": [pcc, mse]}))
+        print(f"  {kind}, {name}: PCC {pcc:.1%}, MSE {mse:.1%}", flush=True)
 
 
 def trained(generator: np.random.Generator, kind: str, n: int, seeds: int) -> World:
@@ -135,24 +140,26 @@ def trained(generator: np.random.Generator, kind: str, n: int, seeds: int) -> Wo
     return World(prediction, y[:, None], fold)
 
 
-def main(simulations: int, folder: Path | None) -> None:
-    tally = Tally(simulations, folder)
-    print(f"{MODELS} equal models, 200 samples: any false win among all pairs")
+def main(simulations: int, resamples: int, only: str, folder: Path | None) -> None:
+    tally = Tally(simulations, resamples, only, folder)
+    print(f"shares of {simulations} comparisons, {resamples} resamples each")
     for (name, changes), (how, (folds, seeds)) in itertools.product(NULLS.items(), FEW.items()):
         given = {"models": MODELS, "folds": folds, "seeds": seeds, **changes}
-        tally(f"{name}; {how}", lambda g, c=given: equal_models(g, **c))
-    print("differences that are found, 200 samples, 3 seeds, errors 70 % shared")
+        tally("six equal models", f"{name}; {how}", lambda g, c=given: equal_models(g, **c))
     for name, changes in DIFFERENCES.items():
-        tally(name, lambda g, c=changes: equal_models(g, **c), found)
-    print("two equal models")
+        tally("a real difference that is found", name, lambda g, c=changes: equal_models(g, **c), found)
     for name, changes in TWO.items():
-        tally(name, lambda g, c=changes: equal_models(g, **c))
-    print("two equal models that are trained")
+        tally("two equal models", name, lambda g, c=changes: equal_models(g, **c))
     for kind, n, seeds in itertools.product(("networks", "different features"), (50, 100, 200, 400), (1, 3)):
         name = f"{kind}, {n} samples, {seeds} seed{'s' * (seeds > 1)}"
-        tally(name, lambda g, k=kind, n=n, s=seeds: trained(g, k, n, s))
+        tally("two that are trained", name, lambda g, k=kind, n=n, s=seeds: trained(g, k, n, s))
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(int(given[0]) if given else 200, Path(given[1]) if len(given) > 1 else None)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("simulations", type=int, nargs="?", default=200, help="comparisons a figure")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help="of each comparison; compare has 2,000")
+    parser.add_argument("--only", default="", metavar="WORDS", help="figures whose name has these words")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where figures are kept")
+    given = parser.parse_args()
+    main(given.simulations, given.resamples, given.only, given.keep)

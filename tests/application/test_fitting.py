@@ -100,7 +100,7 @@ def test_what_is_done_is_said_before_it_is_done(home, tmp_path, capsys):
 
 def test_simple_models_stand_beside_the_model(home):
     results = content(home / "run", "results.json")
-    assert [one["name"] for one in results["baselines"]] == ["ridge", "LightGBM"]
+    assert [one["name"] for one in results["baselines"]] == ["ridge", "LightGBM", "ExtraTrees", "neighbours"]
     for one in results["baselines"]:
         assert set(one["validation"]) == set(one["test"]) == {"pcc", "mse"}
     assert 0.5 < results["baselines"][0]["test"]["pcc"] <= 1

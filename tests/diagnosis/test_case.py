@@ -33,12 +33,13 @@ def test_simple_models_are_compared_on_validation_only() -> None:
     assert case(records(), peers=peers).peers == ()
     found = case(records(), curve(), peers=peers)
     assert [one.name for one in found.ahead] == ["ridge"]
-    assert found.missing == ()
+    assert found.missing == ("kinds",)
+    assert case(records(), curve(), peers=[*peers, *scores(neighbours=0.5)]).missing == ()
 
 
 def test_predictions_have_no_epochs() -> None:
     fit = Fit.of({"pcc": 0.5, "bags": 50, "mse": 1.0, "mse_affine": 0.9}, "predictions")
     found = Case.of_predictions(fit, None, 0, (), None)
     assert found.lead == f"PCC is {fit} of 50 rows."
-    assert set(found.missing) == {"epochs", "training", "peers", "pool"}
+    assert set(found.missing) == {"epochs", "training", "peers", "kinds", "pool"}
     assert "kept_epoch" not in found.evidence

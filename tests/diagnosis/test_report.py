@@ -66,7 +66,7 @@ def test_verdicts_from_predictions_alone() -> None:
     rho = float(torch.corrcoef(torch.stack([blurred, y]))[0, 1])
     assert diagnose(blurred, y[:, None]).verdict.name == "cannot tell"
     assert diagnose(blurred, y, noise_ceiling=rho + 0.01).verdict.name == "data-limited"
-    assert diagnose(blurred, y, peers=scores(ridge=rho, trees=rho - 0.1)).verdict.name == "data-limited"
+    assert diagnose(blurred, y, peers=scores(ridge=rho, trees=rho - 0.1, near=0.3)).verdict.name == "data-limited"
     assert diagnose(blurred, y, peers=scores(ridge=0.98)).verdict.name == "behind a simple model"
     constant = diagnose(torch.ones(200), y)
     assert constant.verdict.name == "cannot tell"
@@ -119,7 +119,7 @@ def test_a_monitor_of_any_loop_is_diagnosed_and_says_what_it_cannot_tell() -> No
         assert verdict in " ".join(alone.notes)
     assert alone.figures["kept epoch, training part"]["bags"] == 200
     rho = max(record["pcc"] for record in validation.records)
-    peers = scores(ridge=rho, trees=rho)
+    peers = scores(ridge=rho, trees=rho, neighbours=rho)
     both = diagnose(training, validation=validation, peers=peers)
     assert both.verdict.name == "data-limited"
     assert both.verdict == training.verdict(validation=validation, peers=peers)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from diagnosis.samples import curve, records, scores
+from excora.diagnosis.texts import out_of_reach
 from excora.diagnosis.verdicts import TEXTS, Evidence, make_verdict, verdict
 from excora.errors import InputError
 from excora.stats.intervals import Interval
@@ -46,7 +47,12 @@ def test_rules_on_the_training_part_alone(last, name) -> None:
     [
         ({}, {}, "cannot tell"),
         ({}, {"ridge": 0.69}, "cannot tell"),  # one simple model is not enough
-        ({}, {"ridge": 0.69, "lightgbm": 0.71}, "data-limited"),
+        (
+            {},
+            {"ridge": 0.69, "lightgbm": 0.71},
+            "cannot tell",
+        ),  # nor are two, of which neither knows what a third finds
+        ({}, {"ridge": 0.69, "lightgbm": 0.71, "neighbours": 0.6}, "data-limited"),
         ({}, {"ridge": 0.50, "lightgbm": 0.55}, "healthy"),
         ({}, {"ridge": 0.979, "lightgbm": 0.95}, "behind a simple model"),
         ({"pcc": 0.97}, {}, "healthy"),
@@ -105,9 +111,11 @@ def test_the_test_part_may_forbid_a_verdict_but_never_makes_one() -> None:
 
 def test_samples_that_are_not_independent_widen_the_interval() -> None:
     rows = curve(pcc=0.4)
-    assert verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4)).name == "data-limited"
+    assert verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4, near=0.4)).name == "data-limited"
     wide = Interval(0.4, -0.1, 0.8, "bootstrap over groups")
-    assert verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4), interval=wide).name == "cannot tell"
+    assert (
+        verdict([], validation=rows, peers=scores(ridge=0.4, trees=0.4, near=0.4), interval=wide).name == "cannot tell"
+    )
 
 
 def test_moving_series_noise_ceilings_and_constant_ends() -> None:
@@ -176,15 +184,49 @@ def test_a_simple_model_that_was_tuned_on_noise_is_not_ahead() -> None:
 def test_level_is_within_a_standard_error_and_never_said_of_few_rows() -> None:
     """Shares without half of its columns: 0.663 of 131 samples, ridge 0.684."""
     held = curve(pcc=0.663, bags=131)
-    assert verdict([], validation=held, peers=scores(ridge=0.684, lightgbm=0.659)).name == "data-limited"
-    assert verdict([], validation=held, peers=scores(ridge=0.72, lightgbm=0.659)).name == "cannot tell"
+    assert verdict([], validation=held, peers=scores(ridge=0.684, lightgbm=0.659, near=0.6)).name == "data-limited"
+    assert verdict([], validation=held, peers=scores(ridge=0.72, lightgbm=0.659, near=0.6)).name == "cannot tell"
     few = curve(pcc=0.896, bags=41)
-    assert verdict([], validation=few, peers=scores(ridge=0.681, lightgbm=0.869)).name == "cannot tell"
+    assert verdict([], validation=few, peers=scores(ridge=0.681, lightgbm=0.869, near=0.7)).name == "cannot tell"
+
+
+def test_a_third_kind_of_model_may_be_ahead_where_two_are_level() -> None:
+    """Wind: 0.638 of 120 samples; ridge and LightGBM level, ExtraTrees and neighbours far ahead of all three."""
+    held, two = curve(pcc=0.638, bags=120), scores(ridge=0.525, lightgbm=0.656)
+    assert verdict([], validation=held, peers=two).name == "cannot tell"
+    known = [*two, *scores(extratrees=0.725, neighbours=0.747)]
+    found = verdict([], validation=held, peers=known)
+    assert found.name == "behind a simple model"
+    assert "neighbours reaches 0.747, extratrees 0.725" in found.sentence
+
+
+def test_a_level_high_correlation_of_few_rows_is_not_called_healthy() -> None:
+    """Horsepower: 0.983 of 50 validation rows beside 0.986, but 0.819 beside 0.895 on as many others."""
+    peers = scores(lightgbm=0.986, ridge=0.977)
+    assert verdict([], validation=curve(pcc=0.983, bags=50), peers=peers).name == "cannot tell"
+    assert verdict([], validation=curve(pcc=0.983, bags=60), peers=peers).name == "healthy"
+
+
+def test_behind_is_not_said_of_a_model_that_is_ahead_on_the_test_part() -> None:
+    held, test = curve(), Interval(0.7, 0.6, 0.78, "Fisher")
+    peers = scores(ridge=0.85)
+    assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
+    peers[0] |= {"test": {"pcc": 0.73}}
+    assert verdict([], validation=held, peers=peers, test=test).name == "behind a simple model"
+    peers[0] |= {"test": {"pcc": 0.706}}  # heavy tails: 0.609 beside 0.267 on validation, not so on test
+    assert verdict([], validation=held, peers=peers, test=test).name == "cannot tell"
+
+
+def test_level_claims_no_more_than_that_nobody_who_ran_is_ahead() -> None:
+    found = verdict([], validation=curve(), peers=scores(ridge=0.69, trees=0.7, neighbours=0.6))
+    assert found.name == "data-limited"
+    assert "Nothing here rules out that another model finds more." in found.sentence
+    assert "likelier" not in found.sentence + found.advice
 
 
 def test_a_claim_is_withdrawn_where_the_test_part_contradicts_it() -> None:
     held, test = curve(), Interval(0.6, 0.5, 0.69, "Fisher")
-    ahead, level = (scores(ridge=0.69, lightgbm=0.71) for _ in range(2))
+    ahead, level = (scores(ridge=0.69, lightgbm=0.71, near=0.6) for _ in range(2))
     ahead[0] |= {"test": {"pcc": 0.8}}
     level[0] |= {"test": {"pcc": 0.68}}
     found = verdict([], validation=held, peers=ahead, test=test)
@@ -214,3 +256,23 @@ def test_what_drifts_while_the_order_gets_better_is_scale_or_offset() -> None:
     assert verdict([], validation=rows).name == "scale or offset only"
     flat = [row | {"pcc": 0.95} for row in rows]
     assert verdict([], validation=flat).name == "optimisation-limited"
+
+
+def test_a_fit_without_epochs_is_not_asked_for_them_and_says_why_nothing_is_told() -> None:
+    """40 to 50 validation rows of a model in closed form, level with everybody."""
+    held = {"pcc": 0.839, "mse": 0.3, "mse_affine": 0.3, "bags": 40}
+    found = verdict([], held=held, peers=scores(ridge=0.841, trees=0.79, neighbours=0.82))
+    assert found.name == "cannot tell"
+    assert "worth 40 independent ones" in found.sentence
+    assert "monitor.update" not in found.advice
+
+
+def test_what_predictions_can_have_is_not_called_impossible() -> None:
+    assert not {"healthy", "data-limited"} & set(out_of_reach("epochs")[0].split(": ")[1].split(", "))
+
+
+def test_an_interval_above_0_that_is_not_enough_is_explained() -> None:
+    held = {"pcc": 0.83, "mse": 0.3, "mse_affine": 0.3, "bags": 8}
+    found = verdict([], held=held, peers=scores(ridge=0.83))
+    assert found.name == "cannot tell"
+    assert "3 standard errors" in found.sentence

@@ -25,11 +25,11 @@ def found(data: Dataset) -> module.Baselines:
 
 
 @pytest.mark.parametrize("kind", samples_data.KINDS)
-def test_both_are_there_with_their_scores(kind):
+def test_all_are_there_with_their_scores(kind):
     records = found(samples_data.KINDS[kind](targets=2)).records(PARTS._asdict())
-    assert [one["name"] for one in records] == ["ridge", "LightGBM"]
+    assert [one["name"] for one in records] == ["ridge", "LightGBM", "ExtraTrees", "neighbours"]
     for one in records:
-        for part in ("train", "validation", "test"):
+        for part in ("validation", "test"):
             assert -1 <= one[part]["pcc"] <= 1
             assert one[part]["mse"] > 0
 
@@ -60,19 +60,41 @@ def test_an_empty_part_has_no_scores():
 def test_what_is_left_out_is_said(monkeypatch):
     monkeypatch.setattr(module, "MOST_CELLS", 10)
     monkeypatch.setattr(module, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(module, "NEAR_CELLS", 10)
     simple = found(samples_data.table())
     assert not simple.fitted
     assert "7 columns of 42 samples" in simple.notes[0]
-    assert "excora compare" in simple.notes[1]
+    assert all("excora compare" in note for note in simple.notes[1:])
+    assert len(simple.notes) == 4
 
 
-def test_without_lightgbm_there_is_ridge(monkeypatch):
+def test_trees_learn_from_so_many_rows_as_there_is_time_for(monkeypatch):
+    monkeypatch.setattr(module, "TREE_CELLS", 7 * 14)
+    seen = []
+    fits = type(peers["extratrees"])._fits
+    monkeypatch.setattr(
+        type(peers["extratrees"]),
+        "_fits",
+        lambda self, train, *more: (seen.append(len(train.x)), fits(self, train, *more))[1],
+    )
+    assert "ExtraTrees" in found(samples_data.table()).fitted
+    assert seen == [14]
+
+
+def test_without_a_validation_part_there_is_ridge():
+    data, none = samples_data.table(), PARTS._replace(validation=PARTS.validation[:0])
+    simple = baselines(data, none, Preparation.fit(data, PARTS.train), Recipe())
+    assert [*simple.fitted] == ["ridge"]
+    assert "without a validation part" in simple.notes[0]
+
+
+def test_without_lightgbm_there_are_the_others(monkeypatch):
     def missing() -> None:
         raise MissingExtraError("lightgbm", "compare")
 
     monkeypatch.setattr(peers["lightgbm"], "check", missing)
     simple = found(samples_data.table())
-    assert [*simple.fitted] == ["ridge"]
+    assert [*simple.fitted] == ["ridge", "ExtraTrees", "neighbours"]
     assert "excora[compare]" in simple.notes[0]
 
 

@@ -7,7 +7,7 @@ import pytest
 from oracles import bootstrap as oracle
 
 from excora.stats import paired
-from excora.stats.paired import Predicted, draw, errors, pairwise
+from excora.stats.paired import Predicted, design_effect, draw, errors, pairwise
 from excora.stats.units import sample_units
 
 
@@ -231,3 +231,12 @@ def test_without_the_trainings_an_equal_model_would_win_too_often():
         difference, error = errors(draws._replace(cell=np.zeros_like(draws.cell)), [(1, 0)], seed=seed)
         wins += pairwise(difference, error)[0].side != 0
     assert wins > 9  # 15 %
+
+
+def test_few_units_that_also_trained_the_models_widen_the_interval() -> None:
+    """Full up to 60 units, gone for many, and none where a test part is apart from what trained."""
+    assert design_effect(2, 30) == pytest.approx(3.0)
+    assert design_effect(5, 60) == pytest.approx(2.25)
+    assert design_effect(5, 120) == pytest.approx(1.625)
+    assert design_effect(10, 1e6) == pytest.approx(1.0, abs=1e-3)
+    assert design_effect(1, 30) == 1.0

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from excora.models.parts import pace
 from excora.training.callbacks import Journal, callbacks
-from excora.training.progress import Lines, duration, patiently
+from excora.training.progress import Lines, duration, patiently, say
 from excora.training.run_monitor import RunMonitor
 
 
@@ -104,3 +108,39 @@ def test_what_takes_long_says_so_every_few_seconds_and_stops() -> None:
     heard.clear()
     assert not heard.wait(0.01)
     assert len(lines) == count
+
+
+def test_a_fit_that_tells_its_pace_gives_an_estimate_first_and_then_how_far_it_is():
+    heard, lines = threading.Event(), []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        if "2 of 6" in line:
+            heard.set()
+
+    with patiently("fitting", tell, seconds=0.01):
+        pace.tell(pace.Pace(0, 6, 75.0))
+        first = list(lines)
+        pace.tell(pace.Pace(2, 6, 50.0))
+        assert heard.wait(10)
+    assert first[-1] == "estimate: about 75 s for 6 members of the model, one by one"
+    assert lines[-1].endswith("so far, 2 of 6 members, about 50 s more")
+    pace.tell(pace.Pace(3, 6, 1.0))  # nobody listens any more
+    assert "3 of 6" not in lines[-1]
+    quick: list[str] = []
+    with patiently("fitting", quick.append):
+        pace.tell(pace.Pace(0, 6, 0.5))
+    assert not quick  # not worth a word
+
+
+def test_on_a_terminal_one_line_changes_and_the_estimate_stays(monkeypatch):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with patiently("fitting", say):
+        pace.tell(pace.Pace(0, 6, 75.0))
+        pace.tell(pace.Pace(1, 6, 60.0))
+        time.sleep(1.3)
+    assert "estimate: about 75 s for 6 members" in screen.getvalue()
+    assert "1 of 6 members, about 60 s more" in screen.getvalue()

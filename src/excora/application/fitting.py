@@ -63,7 +63,7 @@ def fit(
     ``target`` and ``roles`` (group, time, weight, bag, labels, id, drop) say what the columns are, as for
     :func:`excora.data.reading.read`. A label may be missing: a row with one of two targets trains on that one.
     ``resume`` goes on with the run in ``output``, whose data and settings must be the same (``epochs`` and ``patience``
-    may have grown), and starts one if there is none. ``baselines``: ridge and LightGBM on the same split beside it.
+    may have grown), and starts one if there is none. ``baselines``: simple models on the same split beside it.
 
     Ctrl-C gives a run of what was reached, with ``run.state == "interrupted"`` and scores of validation alone: the test
     part is for the run that has ended. A folder that another process is writing to is an :class:`InputError` that names

@@ -13,9 +13,9 @@ from excora.training.building import Built
 
 
 def simple_models(dataset: Dataset, split: Split, setup: Setup, built: Built, *, progress: bool) -> Baselines:
-    """Ridge and LightGBM on the split of a run; with ``progress`` their validation PCC, where there is a terminal."""
+    """Simple models on the split of a run; with ``progress`` their validation PCC, where there is a terminal."""
     console = _console() if progress else None
-    waiting = contextlib.nullcontext() if console is None else console.status("ridge and LightGBM on the same split")
+    waiting = contextlib.nullcontext() if console is None else console.status("simple models on the same split")
     with waiting:
         found = baselines(dataset, split, built.preparation, setup.recipe)
     if console is not None:

@@ -22,7 +22,7 @@ def fit(
     test: Test = 0.2,
     resume: Annotated[bool, typer.Option(help="Go on with a run that was stopped; the result is the same.")] = False,
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Ridge and LightGBM on the same split, beside the model.")
+        bool, typer.Option("--baselines/--no-baselines", help="Simple models on the same split, beside the model.")
     ] = True,
     quiet: Quiet = False,
     as_json: Json = False,

@@ -160,7 +160,7 @@ class Case:
         if self.fit is None:
             return ()
         limit = max(self.fit.high, self.fit.pcc + self.limits.level)
-        return tuple(one for one in self.peer_scores if one.pcc > limit)
+        return tuple(one for one in self.peer_scores if one.pcc > limit and not self._overtaken(one))
 
     @property
     def peer_scores(self) -> tuple[Simple, ...]:
@@ -180,6 +180,10 @@ class Case:
             return False
         return fisher_z(one.test) <= (fisher_z(self.test.high) - fisher_z(self.test.low)) / 2
 
+    def _overtaken(self, one: Simple) -> bool:
+        """Whether it is not ahead on the test part by what would matter: then the model is not behind it."""
+        return self.test is not None and one.test is not None and one.test <= self.test.value + self.limits.level
+
     @property
     def contested_by(self) -> Simple | None:
         """The best simple model on the test part, if it is ahead there beyond doubt: the page shows both numbers."""
@@ -194,6 +198,23 @@ class Case:
     def peer_fits(self) -> tuple[Fit, ...]:
         """The simple models on the same rows; validation has tuned them."""
         return tuple(dataclasses.replace(self.fit, pcc=one.pcc, chosen=True) for one in self.peers)
+
+    @property
+    def enough(self) -> bool:
+        """Whether as good as so many independent rows are there that a draw with simple models means something."""
+        return bool(self.fit.independent >= self.limits.few - 0.5)
+
+    @property
+    def few(self) -> str:
+        """Said where there are not enough."""
+        worth = f"These rows are worth {self.fit.independent:.0f} independent ones"
+        return "" if self.enough else f"{worth}: of fewer than {self.limits.few} a draw with simple models says little."
+
+    @property
+    def choices(self) -> str:
+        """Said where the interval lies above 0 and that is not enough."""
+        why = "Validation makes choices: to be sure takes 3 standard errors above 0, not the 2 of the interval."
+        return why if self.fit.chosen and self.fit.low > 0 else ""
 
     @property
     def level(self) -> float:
@@ -231,12 +252,14 @@ class Case:
     @property
     def missing(self) -> tuple[str, ...]:
         """What was not given, by its name in :data:`excora.diagnosis.texts.GIVEN`."""
+        fitted = self.epochs == 0 and self.fit is not None and self.fit.part == "validation"  # in one go
         lacks = {
-            "epochs": not self.epochs,
+            "epochs": not self.epochs and not fitted,
             "validation": not self.validated,
-            "training": self.validated and not self.records,
-            "peers": self.validated and len(self.peers) < 2,
-            "pool": self.geometry.get("probe_gain") is None,
+            "training": self.validated and not self.records and not fitted,
+            "peers": self.validated and not self.peers,
+            "kinds": self.validated and len(self.peers) < self.limits.kinds,
+            "pool": self.geometry.get("probe_gain") is None and not fitted,
         }
         return tuple(name for name, gone in lacks.items() if gone)
 

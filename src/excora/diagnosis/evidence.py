@@ -42,6 +42,7 @@ class Thresholds:
     level_most: float = 0.05  #: where half a standard error of the PCC is more, that, up to this
     nothing: float = 0.4  #: no signal is found if a PCC above this can be excluded
     few: int = 60  #: independent rows below which "level with the simple models" is not said
+    kinds: int = 3  #: simple models that must be known for it: two were level where a third was far ahead
     contested: float = 0.05  #: PCC by which a simple model must be ahead on the test part to withdraw a claim
     falls: float = 0.02  #: share of the training MSE by which it must fall to be falling
     worse_mse: float = 0.15  #: share by which the validation MSE must rise after the kept epoch

@@ -18,7 +18,8 @@ GIVEN = {
     "epochs": "12 epochs or more: monitor.update(...) a batch, monitor.end_epoch() an epoch",
     "validation": "validation=, a second PlateauMonitor that is updated with the validation part",
     "training": "a PlateauMonitor of the training part",
-    "peers": "peers=, the validation scores of two simple models, ridge and LightGBM, on the same split",
+    "peers": "peers=, the validation score of a simple model, such as ridge, on the same split",
+    "kinds": "peers= of three kinds or more, such as ridge, boosted or random trees, and nearest neighbours",
     "pool": "pooled= and h= at each update (and head= for the ceilings)",
 }
 
@@ -36,8 +37,8 @@ TEXTS = {
     ),
     "behind a simple model": Text(
         "A simple model does better on the same rows: the data holds more than this model has learned.",
-        "Use the simple model, or start from it; else train longer, with another learning rate or stronger "
-        "regularisation, until the model is level with it.",
+        "Use the simple model, or start from it. A model that is trained in epochs may need more of them, another "
+        "learning rate or stronger regularisation, until it is level.",
         ("validation", "peers"),
     ),
     "optimisation-limited": Text(
@@ -66,11 +67,11 @@ TEXTS = {
         ("epochs", "pool"),
     ),
     "data-limited": Text(
-        "The model is level with the simple models that it was compared with: label noise, or what the features do "
-        "not tell, is the likeliest limit. A model of another kind may still find more.",
-        "Better labels or repeats, further features and more samples are likelier to help than another model. "
-        "CorrelationSummary with groups= shows whether some groups are noisier.",
-        ("epochs", "validation", "peers"),
+        "No simple model that it was compared with is ahead: label noise, or what the features do not tell, may be "
+        "the limit. Nothing here rules out that another model finds more.",
+        "One more model of another kind is the cheapest test (excora compare --models). If it is level too: better "
+        "labels or repeats, further features, more samples. CorrelationSummary with groups= shows noisier groups.",
+        ("validation", "kinds"),
     ),
     "no signal found": Text(
         "Neither the model nor the simple models have found a correlation with the target.",
@@ -85,7 +86,7 @@ TEXTS = {
     "healthy": Text(
         "No fault found.",
         "Nothing to repair. Whether another model is better takes a comparison, not a diagnosis.",
-        ("epochs", "validation"),
+        ("validation",),
     ),
     "cannot tell": Text("", "See which evidence is missing, and give it; few samples can only be helped by more."),
 }
@@ -95,7 +96,7 @@ def out_of_reach(*missing: str) -> tuple[str, ...]:
     """Which verdicts cannot be given without what is ``missing``, a sentence for each of these.
 
     >>> out_of_reach("peers")[0].split(": ")[1]
-    'behind a simple model, data-limited, no signal found'
+    'behind a simple model, no signal found'
     """
     found = []
     for what in missing:

@@ -101,8 +101,7 @@ CLAIMS = ("healthy", "data-limited", "no signal found")
 
 def _withdrawn(found: Verdict, case: Case) -> Verdict:
     """A claim that a simple model contradicts on the test part is not made."""
-    better = case.contested_by
-    if found.name not in CLAIMS or better is None:
+    if (better := case.contested_by) is None or found.name not in CLAIMS:
         return found
     why = f"On the test part {better.name} reaches {better.test:.3f}, the model {case.test}: not {found.name!r}."
     return make_verdict("cannot tell", case.evidence, why, case.lead)
@@ -135,7 +134,7 @@ def _nothing(case: Case) -> Verdict | None:
 def _unestablished(case: Case) -> Verdict | None:
     """Only overfitting, which shows in the error, can be said without a correlation."""
     why = f"No correlation is established: {case.lead}"
-    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why)
+    return None if case.fit.above_zero.met else make_verdict("cannot tell", case.evidence, why, case.choices)
 
 
 def _test(case: Case) -> Verdict | None:
@@ -226,7 +225,7 @@ def _healthy(case: Case) -> Verdict | None:
     level = best is None or best.pcc <= fit.pcc + case.level
     good = fit.pcc >= limits.good
     case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
-    if not (ahead or (good and level)):
+    if not (ahead or (good and level and case.enough)):
         return None
     unknown = "" if best is not None else "What a simple model reaches is not known."
     return make_verdict("healthy", case.evidence, case.lead, unknown)
@@ -284,13 +283,14 @@ def _data(case: Case) -> Verdict | None:
         if reached:
             given = f"PCC has reached the noise ceiling given, {case.noise_ceiling}."
             return Verdict("data-limited", f"{given} {case.lead}", dict(case.evidence), TEXTS["data-limited"].advice)
-    if len(case.peers) < 2 or fit.independent < limits.few - 0.5 or case.peers[0].pcc > fit.pcc + case.level:
+    if len(case.peers) < limits.kinds or not case.enough or case.peers[0].pcc > fit.pcc + case.level:
         return None
     return make_verdict("data-limited", case.evidence, case.lead)
 
 
 def _cannot_tell(case: Case) -> Verdict:
-    found = make_verdict("cannot tell", case.evidence, "Neither a fault nor its absence is established.", case.lead)
+    said = ("Neither a fault nor its absence is established.", case.lead, case.few)
+    found = make_verdict("cannot tell", case.evidence, *said)
     return dataclasses.replace(found, advice=" ".join(out_of_reach(*case.missing)) or found.advice)
 
 

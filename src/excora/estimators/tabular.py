@@ -50,7 +50,7 @@ class TabularRegressor(Regressor, kind="table"):
     - ``warm_start``: another call of ``fit`` goes on from the present weights, in the scales of the first one.
     - ``random_state``: an int gives the same predictions bit for bit on one machine; None is fresh at each fit.
     - ``verbose``: a progress bar, where there is a terminal.
-    - ``baselines``: fit ridge and, if installed, LightGBM to the same split as well; ``baselines_`` is then a list of
+    - ``baselines``: fit simple models of four kinds to the same split as well; ``baselines_`` is then a list of
       ``{"name": ..., "validation": {"pcc": ..., "mse": ...}}``.
 
     After ``fit``: ``network_``, ``preparation_`` (scales and codes), ``setup_``, ``history_`` (a dict an epoch),

@@ -66,8 +66,9 @@ def tuned(
     seed: int = 0,
     threads: int = 1,
     seconds: float = math.inf,
+    candidates: Sequence[Parameters] | None = None,
 ) -> Fitted:
-    """The best of the peer's candidates on the validation part.
+    """The best of the peer's candidates, or of these, on the validation part.
 
     >>> from excora.peers import peers
     >>> x = np.random.default_rng(0).normal(size=(60, 2))
@@ -83,8 +84,10 @@ def tuned(
         each = []
         for t in range(targets):
             learned, held = (part._replace(y=part.y[:, t, None]) for part in (train, validation))
-            each.append(tuned(peer, learned, held, measure, seed=seed, threads=threads, seconds=seconds / targets))
+            budget = seconds / targets
+            each.append(tuned(peer, learned, held, measure, seed=seed, threads=threads, seconds=budget,
+                              candidates=candidates))  # fmt: skip
         return joined(each, [[t] for t in range(targets)], apart=True)
     context = Context(validation, measure, seed, threads)
-    fits = peer.fits(train, peer.candidates, **context._asdict())
+    fits = peer.fits(train, candidates or peer.candidates, **context._asdict())
     return search(fits, validation, measure, seconds=seconds)[0].fitted

@@ -26,8 +26,8 @@ VERDICTS = {
     ),
     "data-limited": (
         "open",
-        "The model does as well as the simple models on these samples: better labels, further features or more "
-        "samples are likelier to help than another model.",
+        "No simple model that was tried does better on these samples: the limit may lie in labels, features or "
+        "samples, or in models of these kinds.",
     ),
     "no signal found": ("open", "Neither this model nor a simple one can predict these samples."),
     "scale or offset only": (

@@ -11,6 +11,8 @@ from typing import Any
 
 from lightning.pytorch.callbacks import Callback
 
+from excora.models.parts.pace import Pace, listening
+
 #: Between lines, at least.
 SECONDS = 10.0
 #: From here on a run is called long, and the line says what would be quicker.
@@ -84,20 +86,48 @@ class Lines(Callback):
 
 @contextlib.contextmanager
 def patiently(what: str, tell: Callable[[str], None], *, seconds: float = SECONDS) -> Iterator[None]:
-    """While it lasts, a line every ``seconds`` that says ``what`` is going on, and since when."""
-    ended, begun = threading.Event(), time.monotonic()
+    """While it lasts, a line every ``seconds`` that says ``what`` is going on, and since when.
+
+    Of a fit that tells its pace (:mod:`excora.models.parts.pace`) also an estimate before it begins, where that is
+    ``seconds`` or more, and in the lines how far it is; on a terminal that is drawn as it changes.
+    """
+    ended, begun, far = threading.Event(), time.monotonic(), ""
+
+    def hear(pace: Pace) -> None:
+        nonlocal far
+        if not pace.done and pace.left >= seconds:
+            line(f"estimate: about {duration(pace.left)} for {_plural(pace.steps, 'member')} of the model, one by one")
+        far = f", {pace.done} of {pace.steps} members, about {duration(pace.left)} more"
 
     def speak() -> None:
-        while not ended.wait(seconds):
-            tell(f"{what}, {duration(time.monotonic() - begun)} so far")
+        while not ended.wait(seconds if every is None else every):
+            again(f"{what}, {duration(time.monotonic() - begun)} so far{far}")
 
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        speaker.join()
+    with _spoken(what, tell) as (line, again, every):
+        speaker = threading.Thread(target=speak, daemon=True)
+        speaker.start()
+        try:
+            with listening(hear):
+                yield
+        finally:
+            ended.set()
+            speaker.join()
+
+
+Tell = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def _spoken(what: str, tell: Tell) -> Iterator[tuple[Tell, Tell, float | None]]:
+    """What takes lines, what takes the news of how far it is, and how often: on a terminal one line that changes."""
+    if tell is not say or not sys.stderr.isatty():
+        yield tell, tell, None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(what) as status:
+        yield lambda text: console.print(text, highlight=False, markup=False), status.update, 1.0
 
 
 def _steps(trainer: Any) -> int:

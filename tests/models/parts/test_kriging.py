@@ -134,7 +134,7 @@ def test_distances_of_all_rows_give_the_error_and_slope_of_those_that_were_gathe
     for wide in (1, 10):
         monkeypatch.setattr(module, "WIDE", wide)
         keys = Keys(*(torch.full(size, -1.0).double().requires_grad_() for size in ((9,), (9, 2))))
-        error = module._step_error(part, keys, query, 0.1)
+        error = module.step_error(part, keys, query, 0.1)
         asked = Asked.of(part, keys, 12)
         found.append((error.detach(), *torch.autograd.grad(error, keys), asked.toward, asked.between))
     for one, other in zip(*found, strict=True):

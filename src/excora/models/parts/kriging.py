@@ -169,6 +169,11 @@ def typical(keys: Tensor, generator: torch.Generator, place: int = 16) -> float:
     return found if found > 1e-4 else 1.0
 
 
+def budget(rows: int) -> tuple[int, int]:
+    """Queries of a step and steps of a metric."""
+    return QUERIES * (1 + (rows >= LARGE)), min(max(STEPS, rows // 60), 2 * STEPS)
+
+
 def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: int | None = None) -> Keys:
     """The metric in which each row is best predicted from its neighbours, by Adam; held-out rows pick the step.
 
@@ -178,7 +183,8 @@ def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: i
     """
     rows, width = part.rows, part.rows.x.shape[1]
     # DIFF: the recipe has 90 steps of 64 for every table, which seems to leave a metric of 12,000 rows unfinished.
-    size, steps = QUERIES * (1 + (len(rows.x) >= LARGE)), steps or min(max(STEPS, len(rows.x) // 60), 2 * STEPS)
+    size, usual = budget(len(rows.x))
+    steps = steps or usual
     mix = torch.randn(width, RANK, generator=generator) * (0.1 / math.sqrt(width))
     mix[:, 0] = direction
     # One length scale is three times the distance to the 16th neighbour at the start.
@@ -200,14 +206,15 @@ def learn(part: Part, direction: Tensor, generator: torch.Generator, *, steps: i
         for group in optimizer.param_groups:
             group["lr"] = RATE * (1 - step / steps)
         query = torch.randint(len(rows.x), (size,), generator=generator)
-        loss = _step_error(part, keys, query, nugget) + EVEN * keys.scale.var(correction=0)
+        loss = step_error(part, keys, query, nugget) + EVEN * keys.scale.var(correction=0)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     return kept
 
 
-def _step_error(part: Part, keys: Keys, query: Tensor, nugget: float) -> Tensor:
+def step_error(part: Part, keys: Keys, query: Tensor, nugget: float) -> Tensor:
+    """The mean squared error of the rows ``query`` from their neighbours in the metric ``keys``."""
     rows, asked = part.rows, part.rows.at(query)
     whole = all_at_once(rows.x, len(query) * NEAR**2)
     with torch.set_grad_enabled(whole):

@@ -149,8 +149,8 @@ class KrigingNetwork(Network):
         return (
             f"the model carries its {len(self.context_x)} training rows and their labels ({size:.3g} MB), in which it "
             "looks up neighbours: who has its file can read them",
-            f"on left-out training rows: ridge PCC {ridge:.3f}{known}, {line} + {float(self.share):.2f} x kriging PCC "
-            f"{stack:.3f}; {len(self.length)} metrics, length scale and noise "
+            f"on left-out training rows: ridge PCC {_left_out(ridge)}{known}, {line} + {float(self.share):.2f} x "
+            f"kriging PCC {_left_out(stack)}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
             *wide,
         )
@@ -220,3 +220,12 @@ def _merged(numbers: Tensor, weights: Tensor) -> Tensor:
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     first = order.gather(1, torch.where(new, place, 0).cummax(1).values)
     return torch.zeros_like(weights).scatter_add_(1, first, weights.gather(1, order))
+
+
+def _left_out(pcc: float) -> str:
+    """A correlation of left-out rows. Below 0 it is one of nothing: the mean of the others goes against each row.
+
+    >>> _left_out(0.5), _left_out(-1.0)
+    ('0.500', 'below 0 (no signal)')
+    """
+    return f"{pcc:.3f}" if pcc >= 0 else "below 0 (no signal)"

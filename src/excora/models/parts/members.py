@@ -10,6 +10,7 @@ from torch import Tensor
 
 from excora.models.parts.kriging import RANK, Keys, Labelled, Member, Part, choose, learn, squared
 from excora.models.parts.neighbours import Excluded
+from excora.models.parts.pace import Members
 from excora.models.parts.stack import shares
 
 #: Rows that a metric is learned on, and held-out rows, at most.
@@ -38,12 +39,17 @@ def fit_members(
     if len(fold) < FEWEST or not int(fold.max()):
         return 0, [_nothing(bases[0])]
 
+    pace = Members(len(bases) + int(fold.max()))
+
     def member(base: Labelled, number: int) -> Member:
         rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
         learning = Part.of(base, rest[:LEARNED], held, excluded)
+        pace.begin(learning, direction, neighbours)
         keys = learn(learning, direction, generator)
         whole = learning if len(rest) <= LEARNED else Part.of(base, rest, held, excluded)
-        return choose(whole, keys, generator, neighbours)
+        made = choose(whole, keys, generator, neighbours)
+        pace.end()
+        return made
 
     tried = [member(base, 0) for base in bases]
     wrong = [float(squared(*stacked(bases, k, [first])[1:])) for k, first in enumerate(tried)]

@@ -1,7 +1,7 @@
 """Further sets: other columns of the same files as targets, other parts of them, and other files.
 
 ``LOOKED`` were looked at once after the rules had been set on those of :mod:`.seen`; what failed there changed the
-rules again. ``FRESH`` were looked at once after that.
+rules again. ``FRESH`` were looked at once after that, and changed them once more. :mod:`.newest` has what came then.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ TABLES = {
 }
 
 
-def _table(name: str, data: Path | None) -> Samples:
-    other = (TABLES | AGAIN)[name]
+def table_of(other: Other, data: Path | None) -> Samples:
+    """At most 2,000 rows of it."""
     frame = other.read(find_folder(data, [other.file]) / other.file).drop(columns=list(other.drop))
     frame = frame[frame[other.target].notna()].sample(frac=1.0, random_state=7).head(2000)
     target = frame.pop(other.target).to_numpy(float)
@@ -144,12 +144,12 @@ def _varying(data: Path | None) -> Samples:
 
 
 LOOKED: dict[str, Callable[[Path | None], Samples]] = {
-    **{name: functools.partial(_table, name) for name in TABLES},
+    **{name: functools.partial(table_of, other) for name, other in TABLES.items()},
     "diabetes": _diabetes, "text of MOSI": _text, "modalities of MOSI": _modalities, "gene of a mouse brain": _gene,
     "neighbours in a mouse brain": _around, "transcripts of her2st": _counts, "gene of her2st": _varying,
 }  # fmt: skip
 FRESH: dict[str, Callable[[Path | None], Samples]] = {
-    **{name: functools.partial(_table, name) for name in AGAIN},
+    **{name: functools.partial(table_of, other) for name, other in AGAIN.items()},
     "another gene of a mouse brain": functools.partial(_gene, gene=5),
     "another gene and its neighbours": functools.partial(_around, gene=5),
 }

@@ -47,13 +47,16 @@ def _by_cause(rows: Rows) -> dict[str, int]:
 
 
 def kinds(configuration: dict[str, Any], results: Results) -> dict[str, list[dict[str, Any]]]:
-    """The runs of each kind that are there, judged."""
+    """The runs of each kind that are there, with what simple models reach, judged."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for key, stored in results.items():
+        if key.startswith("simple, ") or f"simple, {key}" not in results:
+            continue
+        others = results[f"simple, {key}"]
         if key.startswith("planted: "):
-            found["planted"] += map(planted.judge, stored)
+            found["planted"] += map(planted.judge, stored, others)
         else:
-            found["tuning" if stored["set"] in configuration["tuning"] else "measured"] += real.judge(stored)
+            found["tuning" if stored["set"] in configuration["tuning"] else "measured"] += real.judge(stored, others)
     return {kind: rows for kind, rows in found.items() if rows}
 
 

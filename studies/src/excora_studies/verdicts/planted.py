@@ -19,8 +19,8 @@ from excora.losses import DispersionNormalizedPearsonLoss, JointLoss, PearsonLos
 from excora.monitor import PlateauMonitor
 from excora.pooling import ECAPool, LinearScorer, Pool, SoftmaxPool
 from excora.tasks.plateau import PlateauTask
-from excora_studies.verdicts.real import GIVEN, Simple, simple
 from excora_studies.verdicts.sets import Samples
+from excora_studies.verdicts.simple import GIVEN, Simple, simple
 from excora_studies.verdicts.training import Recording, rounded
 
 BAGS, BATCH = 512, 128
@@ -139,27 +139,39 @@ CAUSES: dict[str, Callable[[int, Draw], Run]] = {
 }
 
 
-def record(cause: str, seed: int) -> dict[str, Any]:
-    """Train one run of that cause under two monitors, in plain numbers."""
+def _run(cause: str, seed: int) -> Run:
+    """To be trained; the random state goes on where it leaves it."""
     generator = torch.Generator().manual_seed(10_000 + seed)
 
     def draw(low: float, high: float) -> float:
         return low + (high - low) * float(torch.rand((), generator=generator))
 
+    torch.manual_seed(seed)
+    return CAUSES[cause](seed, draw)
+
+
+def reached(cause: str, seed: int) -> dict[str, Any]:
+    """What simple models reach on the bags of a run."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        run = CAUSES[cause](seed, draw)
+        run = _run(cause, seed)
+        h, y = run.task.sample(3 * BAGS, seed=seed)
+    samples = Samples(h.double().numpy(), np.ones(h.shape[:2], dtype=bool), run.target(y).double().numpy())
+    return simple(samples, tuple(np.split(np.arange(3 * BAGS), 3)), GIVEN)._asdict()
+
+
+def record(cause: str, seed: int) -> dict[str, Any]:
+    """Train one run of that cause under two monitors, in plain numbers."""
+    with torch.random.fork_rng(devices=[]):
+        run = _run(cause, seed)
         h, y = run.task.sample(3 * BAGS, seed=seed)
         found = _fit(run, h, run.target(y))
-    samples = Samples(h.double().numpy(), np.ones(h.shape[:2], dtype=bool), run.target(y).double().numpy())
-    known = simple(samples, tuple(np.split(np.arange(3 * BAGS), 3)), GIVEN)
-    return {"cause": cause, "seed": seed, "run": found.to_dict(), "simple": known._asdict()}
+    return {"cause": cause, "seed": seed, "run": found.to_dict()}
 
 
-def judge(stored: dict[str, Any]) -> dict[str, Any]:
-    """What is said of a run, by the rules as they are."""
+def judge(stored: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """What is said of a run, beside what simple models reach, by the rules as they are."""
     run = Recording.from_dict(stored["run"])
-    found = diagnose_run(run.training, run.validation, peers=Simple(**stored["simple"]).given).verdict
+    found = diagnose_run(run.training, run.validation, peers=Simple(**others).given).verdict
     cause = stored["cause"]
     row = {"set": "plateau task", "seed": stored["seed"], "cause": cause, "clear": True, "right": [cause]}
     return row | {"verdict": found.name, "sentence": found.sentence}

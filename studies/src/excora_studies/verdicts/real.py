@@ -1,6 +1,6 @@
 """Real runs with a cause that is made: what each cause does to a set, when it is clear, and what is then said.
 
-A verdict is given what ``fit`` gives it: the curves, ridge and LightGBM on validation and on test, and the interval of
+A verdict is given what ``fit`` gives it: the curves, four simple models on validation and on test, and the interval of
 the test PCC, which may withdraw a claim but never makes one. Whether a cause is clear is settled by these rules:
 
 - labels permuted: always. Below 80 validation samples "cannot tell" is right as well, here and in the last line;
@@ -22,18 +22,16 @@ from numpy.typing import NDArray
 
 from excora.diagnosis import Verdict, diagnose
 from excora.diagnosis.report import diagnose_run
-from excora.peers import Part, peers, tuned
-from excora.stats.correlation import pearson
 from excora.stats.intervals import Interval, fisher
-from excora.stats.scores import criterion
 from excora_studies.verdicts.fresh import FRESH, LOOKED
+from excora_studies.verdicts.newest import NEWEST
 from excora_studies.verdicts.seen import SEEN
 from excora_studies.verdicts.sets import Samples, split
+from excora_studies.verdicts.simple import GIVEN, Simple, simple
 from excora_studies.verdicts.training import Parts, Recording, train
 
 LONG, USUAL, SHORT = 80, 40, 16  #: epochs: far past the best one, enough, stopped early
 SLOW = 2e-4
-GIVEN, HIDDEN_PEERS = ("ridge", "lightgbm"), ("extratrees", "neighbours")
 ENOUGH = 80  #: validation samples from which on "no signal found" is asked for
 #: Verdicts that accuse nobody.
 INNOCENT = ("healthy", "data-limited", "cannot tell", "still improving")
@@ -43,42 +41,34 @@ MADE = ("labels permuted", "rescaled and shifted")
 CLAIMS = ("healthy", "data-limited", "no signal found", "scale or offset only")
 
 
-class Simple(NamedTuple):
-    """What simple models reach: those that a verdict is given on validation, and all on test."""
+class Variants(NamedTuple):
+    """A set as it is, with its labels permuted, and without half of its informative columns; and its parts."""
 
-    validation: dict[str, float]
-    test: dict[str, float]
-
-    @property
-    def given(self) -> list[dict[str, Any]]:
-        """As a verdict takes them."""
-        parts = self._asdict().items()
-        return [{"name": name, **{part: {"pcc": scores[name]} for part, scores in parts}} for name in GIVEN]
-
-    @property
-    def best(self) -> float:
-        """Of the given ones, on the test part."""
-        return max(self.test[name] for name in GIVEN)
+    whole: Samples
+    permuted: Samples
+    half: Samples
+    parts: Parts
 
 
-def simple(samples: Samples, parts: Parts, names: tuple[str, ...] = (*GIVEN, *HIDDEN_PEERS)) -> Simple:
-    """Ridge and LightGBM for the verdict; extremely randomised trees and neighbours to contradict it."""
-    x, y = samples.summary, samples.target[:, None]
-    train_part, held, test = (Part(x[rows], y[rows]) for rows in parts)
-    found = Simple({}, {})
-    for name in names:
-        fitted = tuned(peers[name], train_part, held, criterion("joint"), seconds=0.3)
-        for part, scores in zip((held, test), found, strict=True):
-            scores[name] = float(np.nan_to_num(pearson(fitted.predict(part.x), part.y)[0]))
-    return found
+def variants(name: str, seed: int, data: Path | None) -> Variants:
+    """Of one set."""
+    samples = (SEEN | LOOKED | FRESH | NEWEST)[name](data).standardised()
+    parts = split(len(samples.target), seed)
+    order = np.random.default_rng(50 + seed).permutation(len(samples.target))
+    mixed, half = samples._replace(target=samples.target[order]), samples.without_informative_half(parts[0])
+    return Variants(samples, mixed, half, parts)
+
+
+def reached(name: str, seed: int, data: Path | None) -> dict[str, Any]:
+    """What simple models reach on one set and its variants."""
+    whole, permuted, half, parts = variants(name, seed, data)
+    known = {"whole": simple(whole, parts), "permuted": simple(permuted, parts, GIVEN), "half": simple(half, parts)}
+    return {key: one._asdict() for key, one in known.items()}
 
 
 def record(name: str, seed: int, data: Path | None) -> dict[str, Any]:
     """Every training of one set, in plain numbers: what takes time."""
-    samples = (SEEN | LOOKED | FRESH)[name](data).standardised()
-    parts = split(len(samples.target), seed)
-    order = np.random.default_rng(50 + seed).permutation(len(samples.target))
-    mixed, half = samples._replace(target=samples.target[order]), samples.without_informative_half(parts[0])
+    samples, mixed, half, parts = variants(name, seed, data)
     long, predicted = train(samples, parts, epochs=LONG, seed=seed)
     made = {
         "long": long,
@@ -87,10 +77,8 @@ def record(name: str, seed: int, data: Path | None) -> dict[str, Any]:
         "permuted": train(mixed, parts, epochs=USUAL, seed=seed)[0],
         "half": train(half, parts, epochs=USUAL, seed=seed)[0],
     }
-    known = {"whole": simple(samples, parts), "permuted": simple(mixed, parts, GIVEN), "half": simple(half, parts)}
     return {
         "set": name, "seed": seed, "runs": {key: run.to_dict() for key, run in made.items()},
-        "simple": {key: one._asdict() for key, one in known.items()},
         "validation": {"prediction": _short(predicted), "target": _short(samples.target[parts[1]])},
     }  # fmt: skip
 
@@ -124,10 +112,10 @@ class Judged(NamedTuple):
         }  # fmt: skip
 
 
-def judge(stored: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is said of all causes on one set, by the rules as they are."""
+def judge(stored: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is said of all causes on one set, beside what simple models reach, by the rules as they are."""
     runs = {key: Recording.from_dict(run) for key, run in stored["runs"].items()}
-    known = {key: Simple(**one) for key, one in stored["simple"].items()}
+    known = {key: Simple(**one) for key, one in others.items()}
     long, slow, frozen, half = runs["long"], runs["slow"], runs["frozen"].rested(), runs["half"].rested()
     whole, bags = known["whole"], long.validation[0]["bags"]
     rose = all(share >= 0.15 and errors >= 2 for share, errors in long.rise.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from excora.models.parts import members
 from excora.models.parts.kriging import Labelled, learn
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
@@ -47,10 +48,19 @@ def test_the_base_that_leaves_less_is_chosen_and_the_other_may_have_a_share(wave
     for bases, best in (([wave, worse], 0), ([worse, wave], 1)):
         chosen, members = fit_members(bases, torch.zeros(5), fold, excluded, **given)
         assert chosen == best
-        share, made, asked = stacked(bases, chosen, members)
-        assert ((share >= 0) & (share <= 1)).all()
-        assert (asked.label - made).square().mean() <= (asked.label - share[0] * members_guess(members)).square().mean()
+        share, parts, made, asked = stacked(bases, chosen, members)
+        assert 0 <= share <= 1
+        assert (parts >= 0).all()
+        assert parts.sum() == pytest.approx(1.0)
+        assert (asked.label - made).square().mean() <= (asked.label - share * members_guess(members)).square().mean()
 
 
 def members_guess(members) -> torch.Tensor:
     return torch.cat([m.guess for m in members])
+
+
+def test_on_a_large_table_a_base_that_leaves_much_more_is_not_tried(wave, monkeypatch):
+    bases = [wave._replace(label=factor * wave.label) for factor in (2.0, 1.0, 1.5)]
+    assert members._worth_trying(bases) == [0, 1, 2]
+    monkeypatch.setattr(members, "LARGE", 160)
+    assert members._worth_trying(bases) == [1, 2], "4, 1 and 2.25 times the squared error"

@@ -78,8 +78,7 @@ class KrigingModel(Model):
         line, curves = ridge_start(x, spec.numeric, y, weight), bent_start(x, spec.numeric, y, weight)
         starts = [line] if curves is None else [line, curves]
         left = [start.residual for start in starts]
-        # A quarter of the time: what neighbours cost comes on top.
-        given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 4}
+        given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 2}
         grown = boost(x, spec.numeric, left, known, 1 / noise, fold, **given) if options.trees else None
         left += [] if grown is None else [grown.residual]
         space = row_space(x)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from excora.models.parts import members
 from excora.models.parts.kriging import Labelled, learn
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
@@ -57,10 +56,3 @@ def test_the_base_that_leaves_less_is_chosen_and_the_other_may_have_a_share(wave
 
 def members_guess(members) -> torch.Tensor:
     return torch.cat([m.guess for m in members])
-
-
-def test_on_a_large_table_a_base_that_leaves_much_more_is_not_tried(wave, monkeypatch):
-    bases = [wave._replace(label=factor * wave.label) for factor in (2.0, 1.0, 1.5)]
-    assert members._worth_trying(bases) == [0, 1, 2]
-    monkeypatch.setattr(members, "LARGE", 160)
-    assert members._worth_trying(bases) == [1, 2], "4, 1 and 2.25 times the squared error"

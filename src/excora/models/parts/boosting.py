@@ -28,7 +28,7 @@ RATE, LEAVES = 0.1, (5, 30)
 #: Trees of a round, rounds at most, and rounds without a gain on left-out rows after which there are no more.
 ROUND, ROUNDS, PATIENCE = 25, 12, 2
 #: Rows of a tree, at most (else half of them), and cells (rows x columns), at most.
-DRAWN, CELLS = 6000, 1_000_000
+DRAWN, CELLS = 4000, 1_000_000
 
 
 class Boosted(NamedTuple):

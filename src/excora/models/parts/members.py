@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from excora.models.parts.kriging import LARGE, RANK, Keys, Labelled, Member, Part, choose, learn, squared
+from excora.models.parts.kriging import RANK, Keys, Labelled, Member, Part, choose, learn, squared
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.stack import shares
 
@@ -18,8 +17,6 @@ from excora.models.parts.stack import shares
 LEARNED, HELD = 50_000, 1024
 #: Rows below which no metric is learned.
 FEWEST = 12
-#: Times the squared error of the best base.
-HOPELESS = 3.0
 
 
 def fit_members(
@@ -34,8 +31,8 @@ def fit_members(
 ) -> tuple[int, list[Member]]:
     """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
 
-    ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each
-    (:func:`_worth_trying`), and the number of the one that is best stacked on left-out rows, which the others learn of,
+    ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each,
+    and the number of the one that is best stacked on left-out rows, which the others learn of,
     is returned too.
     With one fold or fewer than :data:`FEWEST` rows there is one member that has learned nothing and says 0 of all rows.
     """  # fmt: skip
@@ -50,8 +47,8 @@ def fit_members(
         whole = learning if len(rest) <= LEARNED else Part.of(base, rest, held, excluded)
         return choose(whole, keys, generator, neighbours)
 
-    tried = {k: member(bases[k], 0) for k in _worth_trying(bases)}
-    best = min(tried, key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
+    tried = [member(base, 0) for base in bases]
+    best = min(range(len(tried)), key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
     found = [tried[best]]
     for number in range(1, int(fold.max()) + 1):
         if time.monotonic() - begun > seconds:
@@ -83,13 +80,6 @@ def stacked(bases: Sequence[Labelled], chosen: int, members: Sequence[Member]) -
     parts[rest] = found[1:]
     parts[chosen] = 1.0 - parts.sum()
     return Stack(float(found[0]), parts, made.to(guess.dtype), asked)
-
-
-def _worth_trying(bases: Sequence[Labelled]) -> list[int]:
-    """All; of large tables, where a try takes long, none that leaves :data:`HOPELESS` times what another does."""
-    left = [float(squared(torch.zeros_like(base.label), base)) for base in bases]
-    most = HOPELESS * min(left) if len(bases[0].x) >= LARGE else math.inf
-    return [k for k, one in enumerate(left) if one <= most]
 
 
 def _nothing(rows: Labelled) -> Member:

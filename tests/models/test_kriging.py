@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import samples_data
 import torch
-from oracles.rows import wavy
+from oracles.rows import plain_rows, wavy
 
 from excora.data.table import TableFeatures, TableSpec
 from excora.errors import InputError
@@ -18,7 +18,8 @@ from excora.models.parts.channels import BENDS
 from excora.models.parts.kriging import RANK, Keys, learn
 
 MODEL = models["kriging"]
-OPTIONS = MODEL.Options(members=2, neighbours=20)
+OPTIONS = MODEL.Options(members=2, neighbours=20, trees=False)
+WITH_TREES = dataclasses.replace(OPTIONS, trees=True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -172,6 +173,86 @@ def test_curves_under_the_neighbours_have_their_share_and_are_said(monkeypatch):
     MODEL.check_learned(network.learned, spec, OPTIONS, network.state_dict())
     with pytest.raises(InputError, match="if any, bends"):
         MODEL.check_learned(network.learned | {"more": 1}, spec, OPTIONS, {})
+
+
+def stepped(n: int = 400) -> tuple[TableSpec, TableFeatures, np.ndarray]:
+    """What trees are good at: steps of one column within those of another, among others that say nothing."""
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(n, 8)).astype(np.float32)
+    y = np.where(x[:, 0] > 0.3, 1.0, -1.0) * np.where(x[:, 1] > -0.2, 1.0, -0.5) + 0.2 * generator.normal(size=n)
+    return TableSpec(targets=1, numeric=8), plain_rows(x), y[:, None].astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def forest():
+    """With trees, on 300 of 400 rows."""
+    spec, features, target = stepped()
+    network, found = MODEL.build(spec, Samples(features, target, np.arange(300)), WITH_TREES, seed=0)
+    return network.eval(), found, target
+
+
+def test_trees_take_their_share_and_are_said(forest):
+    network, found, target = forest
+    ridge, stack, trees, share = network.scores.tolist()
+    assert trees > ridge + 0.3
+    assert stack >= trees - 0.01
+    assert 0.3 < share <= 1.0
+    assert any(
+        f"boosted trees {trees:.3f}, {1 - share:.2f} x ridge + {share:.2f} x trees" in s for s in network.carried()
+    )
+    inputs = found.read(np.arange(300, 400))
+    output = network(inputs)
+    assert np.corrcoef(output.prediction[:, 0], target[300:, 0])[0, 1] > ridge + 0.2
+    line = inputs["channels"].double() @ network.coefficient.double() + network.intercept
+    residual = (output.pooled["neighbours"].effective * network.context_label[inputs["neighbours"], 0]).sum(1)
+    whole = (line + network.trees(inputs["channels"]))[:, 0] + network.share * residual
+    torch.testing.assert_close(output.prediction[:, 0].double(), whole, atol=1e-4, rtol=1e-4)
+
+
+def test_without_the_option_there_are_no_trees_and_a_seed_fixes_them(forest):
+    network = forest[0]
+    spec, features, target = stepped()
+    samples = Samples(features, target, np.arange(300))
+    again = MODEL.build(spec, samples, WITH_TREES, seed=0)[0]
+    assert all(
+        torch.equal(a, b) for a, b in zip(network.state_dict().values(), again.state_dict().values(), strict=True)
+    )
+    without = MODEL.build(spec, samples, OPTIONS, seed=0)[0]
+    assert "trees" not in without.learned
+    assert not any("trees" in line for line in without.carried())
+
+
+@pytest.mark.parametrize("bent", [False, True], ids=["ridge", "curves"])
+def test_weights_gaps_targets_and_groups_go_with_trees(bent, monkeypatch):
+    monkeypatch.setattr("excora.models.parts.channels.BENT_FROM", 100 if bent else 10**6)
+    spec, features, target = wavy(targets=2)
+    target = target.copy()
+    target[:30], target[30:60, 1] = np.nan, np.nan
+    weight, group = np.where(np.arange(260) < 40, 0.0, 1.0 + np.arange(260) % 3), np.arange(260) // 4
+    samples = Samples(features, target, np.arange(200), weight=weight, group=group)
+    network, found = MODEL.build(spec, samples, WITH_TREES, seed=0)
+    assert bent or network.learned["trees"] > 0  # curves leave nothing that trees could mend
+    assert float(network.scores[3::2].sum()) <= 1.0 + 1e-6
+    prediction = network(found.read(np.arange(200, 260))).prediction
+    for k in range(2):
+        assert np.corrcoef(prediction[:, k], target[200:, k])[0, 1] > 0.6
+
+
+def test_damaged_trees_are_refused(forest):
+    network = forest[0]
+    MODEL.check_learned(network.learned, network.spec, WITH_TREES, {})
+    for name, value in (("child", 10**6), ("child", -1), ("root", -1), ("feature", 16), ("feature", -1)):
+        tensors = {key: t.clone() for key, t in network.state_dict().items()}
+        MODEL.check_tensors(network.spec, tensors)
+        tensors[f"tree_{name}"].view(-1)[0] = value
+        with pytest.raises(InputError, match=f"damaged in tree_{name}"):
+            MODEL.check_tensors(network.spec, tensors)
+    cycle = {key: t.clone() for key, t in network.state_dict().items()}
+    cycle["tree_child"][5] = 0
+    with pytest.raises(InputError, match="damaged in tree_child"):
+        MODEL.check_tensors(network.spec, cycle)
+    with pytest.raises(InputError, match="trees and nodes go together"):
+        MODEL.check_learned({k: v for k, v in network.learned.items() if k != "nodes"}, network.spec, WITH_TREES, {})
 
 
 def test_a_wide_table_is_read_in_its_span_and_gives_what_all_channels_give(monkeypatch):

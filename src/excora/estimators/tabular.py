@@ -25,9 +25,10 @@ class TabularRegressor(Regressor, kind="table"):
     >>> model.setup_.model, model.predict(x[:2]).shape, model.score(x, y) > 0.8
     ('kriging', (2,), True)
 
-    - ``"kriging"``: the best linear prediction from the training rows most like a row, in learned metrics, on a ridge
-      start. It is not trained in epochs, holds out rows itself, so that all are used, and gives intervals:
-      :meth:`predict_interval`. **The fitted model carries its training rows** here too.
+    - ``"kriging"``: the best linear prediction from the training rows most like a row, in learned metrics, on a stack
+      of ridge, curves and, unless ``trees=False``, boosted trees. It is not trained in epochs, holds out rows itself,
+      so that all are used, and gives intervals: :meth:`predict_interval`. **The fitted model carries its
+      training rows** here too.
     - ``"retrieval"``: attention over the ``neighbours`` training rows most like a row, in a ``metric`` learned first.
       **The fitted model carries its training rows**, and so does every file it is saved or pickled to: about 5 bytes a
       number, 8 a category and 4 a label, and who has the file can read them. In training a row sees neither itself nor

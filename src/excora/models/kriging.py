@@ -1,4 +1,4 @@
-"""The model "kriging": the best linear unbiased prediction from the training rows most like a row, on a ridge start.
+"""The model "kriging": the best linear unbiased prediction from the training rows most like a row, on a ridge or trees.
 
 It is fitted by :meth:`KrigingModel.build`, in closed form but for the metrics: nothing is left for a training to do.
 """
@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from excora.data.dataset import Features, Index
 from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model
+from excora.models.parts.boosting import Boosted, boost
 from excora.models.parts.channels import BENDS, RidgeStart, bent_start, channels, knots_of, ridge_start
 from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
@@ -24,6 +26,7 @@ from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.row_space import row_space
 from excora.models.parts.stack import borne_out
+from excora.models.parts.trees import Trees
 from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
 from excora.stats.intervals import FEW_GROUPS
@@ -39,6 +42,7 @@ class KrigingOptions(Options):
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
     )
+    trees: bool = option(True, "Boosted trees on the ridge's residual may take a share.")
     seconds: float = option(480.0, "No further member is begun after so many seconds.", least=0)
 
 
@@ -47,15 +51,17 @@ class KrigingModel(Model):
     """Kriging over neighbours as a model of the application."""
 
     name = "kriging"
-    says = "the best linear prediction from the training rows most like a row, on a ridge start; the default for tables"
+    says = (
+        "the best linear prediction from the training rows most like a row, on ridge and trees; the default for tables"
+    )
     reads = ("table",)
     default_for = ("table",)
     trained = False
     Options = KrigingOptions
 
     def network(self, spec: Any, options: KrigingOptions, learned: Mapping[str, Any]) -> KrigingNetwork:
-        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; if any ``bends`` and
-        ``components``.
+        """``learned``: ``context``, the number of training rows, ``gaps``, ``members``, ``knots``; if any ``bends``,
+        ``components``, ``trees`` and ``nodes``.
         """
         return KrigingNetwork(spec, options.neighbours, learned)
 
@@ -66,27 +72,29 @@ class KrigingModel(Model):
         gaps = rows["missing"].any(0).nonzero()[:, 0].tolist()
         knots = knots_of(rows["numeric"], rows["missing"])
         x = channels(rows, knots, spec, gaps)
-        y, weight = samples.target[train], None if samples.weight is None else samples.weight[train]
-        start = ridge_start(x, spec.numeric, y, weight)
-        known = torch.from_numpy(np.isfinite(y))
-        noise = (
-            torch.ones(len(x)) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
-        )
-        starts = [start, *([] if (curves := bent_start(x, spec.numeric, y, weight)) is None else [curves])]
-        space = row_space(x)
-        seen, direction = (x, start.direction) if space is None else (space(x), space.along(start.direction))
-        bases = [Labelled(seen, torch.where(known, one.residual, 0.0), known, noise) for one in starts]
         excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
-        given: dict[str, Any] = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
+        y, weight = samples.target[train], None if samples.weight is None else samples.weight[train]
+        known, noise = torch.from_numpy(np.isfinite(y)), _noise(len(x), weight)
+        line, curves = ridge_start(x, spec.numeric, y, weight), bent_start(x, spec.numeric, y, weight)
+        starts = [line] if curves is None else [line, curves]
+        left = [start.residual for start in starts]
+        given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 2}
+        grown = boost(x, spec.numeric, left, known, 1 / noise, fold, **given) if options.trees else None
+        left += [] if grown is None else [grown.residual]
+        space = row_space(x)
+        seen, direction = (x, line.direction) if space is None else (space(x), space.along(line.direction))
+        bases = [Labelled(seen, torch.where(known, one, 0.0), known, noise) for one in left]
+        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
         chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
-        learned |= {"bends": BENDS} if len(bases) > 1 else {}
+        learned |= {} if curves is None else {"bends": BENDS}
+        learned |= {} if grown is None else {"trees": len(grown.trees.root), "nodes": len(grown.trees.feature)}
         learned |= {} if space is None else {"components": space.basis.shape[1]}
         network = self.network(spec, options, learned)
         _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
         for name, values in ({"knots": knots} | ({} if space is None else space._asdict())).items():
             getattr(network, name).copy_(values)
-        _fill_line(network, starts)
+        _fill_base(network, starts, grown)
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
 
@@ -106,10 +114,15 @@ class KrigingModel(Model):
     ) -> None:
         """Names, types and sizes: these numbers say how much memory a network takes."""
         names = {"context", "gaps", "members", "knots"}
-        if not isinstance(learned, dict) or not names <= set(learned) <= names | {"bends", "components"}:
+        if not isinstance(learned, dict) or not names <= set(learned) <= names | {
+            "bends",
+            "components",
+            "trees",
+            "nodes",
+        }:
             raise InputError(
-                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends and "
-                f"components, got {learned!r}"
+                f"what a kriging network learned must be context, gaps, members, knots and, if any, bends, "
+                f"components, trees and nodes, got {learned!r}"
             )
         for name, values in learned.items():
             given = values if name == "gaps" else [values]
@@ -117,13 +130,26 @@ class KrigingModel(Model):
                 raise InputError(f"{name} must be whole numbers of at least 0, got {values!r}")
         if any(gap >= spec.numeric for gap in learned["gaps"]):
             raise InputError(f"gaps must be numbers of the {spec.numeric} numeric columns, got {learned['gaps']}")
+        if ("trees" in learned) != ("nodes" in learned):
+            raise InputError(f"trees and nodes go together, got {learned!r}")
 
     def check_tensors(self, spec: Any, tensors: Mapping[str, Tensor]) -> None:  # noqa: ARG002
-        """What a fit never gives: numbers that are not finite, lengths and noise that are not above 0."""
+        """What a fit never gives: numbers that are not finite, lengths and noise that are not above 0, trees that lead
+        out of their nodes.
+        """
         broken = [name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
         broken += [name for name in ("length", "nugget", "context_noise") if not (tensors[name] > 0).all()]
+        if "tree_root" in tensors:
+            width = len(tensors["centre"]) if "centre" in tensors else tensors["context_x"].shape[1]
+            trees = Trees(*(tensors[f"tree_{name}"] for name in Trees._fields))
+            broken += [f"tree_{name}" for name in trees.broken(width)]
         if broken:
             raise InputError(f"the network is damaged in {', '.join(broken)}")
+
+
+def _noise(rows: int, weight: NDArray[Any] | None) -> Tensor:
+    """Of labels, (rows,), in units of the nugget: 1 / weight, at a mean weight of 1."""
+    return torch.ones(rows) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
 
 
 def _context(samples: Samples, options: KrigingOptions) -> Index:
@@ -170,26 +196,26 @@ def _fill(
 
     Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``rows``: :func:`_units`.
     """
-    share, made, asked = stacked(bases, chosen, members)
+    share, parts, made, asked = stacked(bases, chosen, members)
     held = torch.cat([m.held for m in members])
-    ridge = bases[0].label[held]
-    more = ridge - asked.label + made  # than the ridge says
-    kept = borne_out(ridge, more, asked.known / asked.noise.unsqueeze(1), rows[held])
+    left = bases[0].label[held]
+    more = left - asked.label + made  # than the ridge says
+    kept = borne_out(left, more, asked.known / asked.noise.unsqueeze(1), rows[held])
     made = made + (kept - 1.0) * more
     wrong = torch.where(asked.known, asked.label - made, torch.nan)
     variance = [m.variance.expand_as(m.guess) for m in members]
-    parts = wrong.split([len(m.held) for m in members])
-    unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(parts, variance, strict=True)])
+    wrongs = wrong.split([len(m.held) for m in members])
+    unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(wrongs, variance, strict=True)])
     unit = unit.nan_to_num(1.0).clamp_min(1e-12)
-    scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(parts, variance, unit, strict=True)]
-    line, *curves = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
+    scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(wrongs, variance, unit, strict=True)]
+    ridge, *others = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
     stack = _pcc(y[held] - asked.label + made, y[held])
-    bend = [kept * (float(share[1]) if chosen == 0 else 1.0 - float(share[1]))] if curves else []
+    pairs = [number for pair in zip(others, (kept * parts[1:]).tolist(), strict=True) for number in pair]
     found = {
-        "share": kept * share[0], "unit": unit, "reaches": _reaches(torch.cat(scaled)),
+        "share": torch.tensor(kept * share), "unit": unit, "reaches": _reaches(torch.cat(scaled)),
         "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
         "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
-        "scores": torch.tensor([line, stack, *curves, *bend]),
+        "scores": torch.tensor([ridge, stack, *pairs]),
         **{f"context_{name}": part for name, part in bases[chosen]._asdict().items()},
     }  # fmt: skip
     for name, value in found.items():
@@ -197,10 +223,18 @@ def _fill(
 
 
 @torch.no_grad()
-def _fill_line(network: KrigingNetwork, starts: Sequence[RidgeStart]) -> None:
-    """The line under the neighbours: (1 - bend) ridge + bend curves, as ``scores`` has it."""
-    bend = float(network.scores[-1]) if len(starts) > 1 else 0.0
-    for start, share in zip(starts, (1.0 - bend, bend), strict=False):
+def _fill_base(network: KrigingNetwork, starts: Sequence[RidgeStart], grown: Boosted | None) -> None:
+    """What is under the neighbours: sum of share x base, the shares as ``scores`` has them, the ridge's what is left.
+
+    Trees are what they add to their line.
+    """
+    shares = network.scores[3::2].tolist()
+    lines = [1.0 - sum(shares), *shares[: len(starts) - 1]]
+    if grown is not None:
+        lines[grown.parent] += shares[-1]
+        for name, values in grown.trees._replace(value=shares[-1] * grown.trees.value)._asdict().items():
+            getattr(network, f"tree_{name}").copy_(values)
+    for start, share in zip(starts, lines, strict=True):
         network.coefficient[: len(start.coefficient)] += share * start.coefficient
         network.intercept += share * start.intercept
 

@@ -47,9 +47,11 @@ def test_the_base_that_leaves_less_is_chosen_and_the_other_may_have_a_share(wave
     for bases, best in (([wave, worse], 0), ([worse, wave], 1)):
         chosen, members = fit_members(bases, torch.zeros(5), fold, excluded, **given)
         assert chosen == best
-        share, made, asked = stacked(bases, chosen, members)
-        assert ((share >= 0) & (share <= 1)).all()
-        assert (asked.label - made).square().mean() <= (asked.label - share[0] * members_guess(members)).square().mean()
+        share, parts, made, asked = stacked(bases, chosen, members)
+        assert 0 <= share <= 1
+        assert (parts >= 0).all()
+        assert parts.sum() == pytest.approx(1.0)
+        assert (asked.label - made).square().mean() <= (asked.label - share * members_guess(members)).square().mean()
 
 
 def members_guess(members) -> torch.Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, minimize
 
 from excora.models.parts import stack
 from excora.models.parts.stack import borne_out, shares
@@ -21,6 +21,21 @@ def test_shares_are_the_best_of_the_box(seed, parts):
     root = np.sqrt(weight)
     peer = lsq_linear(x * root[:, None], y * root, bounds=(0, 1), tol=1e-12)
     np.testing.assert_allclose(found, peer.x, atol=1e-4)
+
+
+@given(seed=st.integers(0, 10**6), together=st.integers(1, 3))
+def test_shares_of_parts_that_stand_for_one_thing_are_at_most_one_in_all(seed, together):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(40, 1 + together)) + rng.normal(size=(40, 1))
+    y = x @ rng.uniform(-0.5, 1.5, 1 + together) + rng.normal(size=40)
+    found = shares(torch.from_numpy(y), list(torch.from_numpy(x.T.copy())), torch.ones(40), together).numpy()
+    room = [{"type": "ineq", "fun": lambda s: 1 - s[1:].sum()}]
+    error = lambda s: np.square(y - x @ s).sum()  # noqa: E731
+    start = np.full(1 + together, 0.5 / together)
+    peer = minimize(error, start, bounds=[(0, 1)] * len(start), constraints=room, method="SLSQP", tol=1e-12)
+    assert (found >= -1e-12).all()
+    assert found[1:].sum() <= 1 + 1e-9
+    assert error(found) <= error(peer.x) * (1 + 1e-6)
 
 
 def test_rows_of_no_weight_and_parts_that_say_nothing_count_for_nothing():

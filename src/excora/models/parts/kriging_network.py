@@ -1,6 +1,6 @@
-"""The network of the model "kriging": training rows, metrics and a ridge; and rows as it reads them.
+"""The network of the model "kriging": training rows, metrics, a ridge and trees; and rows as it reads them.
 
-rows ─► channels ─► ridge f ──────────────────────────────────────────────────┐
+rows ─► channels ─► base f ───────────────────────────────────────────────────┐
              └────► keys of each member ─► nearest training rows ─► kriging ──┴► f + share * mean over members w'r
 
 Of a very wide table, with many more channels than rows, keys are made of coordinates in the span of the training rows.
@@ -8,7 +8,7 @@ Of a very wide table, with many more channels than rows, keys are made of coordi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -23,11 +23,14 @@ from excora.models.parts.channels import bent, channels, width_of
 from excora.models.parts.kriging import RANK, Keys, Labelled, gathered, label_variance, predict
 from excora.models.parts.neighbours import Excluded, Search
 from excora.models.parts.row_space import RowSpace
+from excora.models.parts.trees import Trees
 from excora.pooling import Pooled
 from excora.reduce import Penalty
 
 #: Shares of labels between which the reach of an interval is interpolated.
 LEVELS = 201
+#: What bases are called where their correlation is said.
+SAID = {"curves": "a curve a column", "trees": "boosted trees"}
 
 
 class KrigingNetwork(Network):
@@ -36,7 +39,8 @@ class KrigingNetwork(Network):
     **Who has the file can read the training rows.** ``gaps``: the numeric columns that lack values in training, each
     also read as a flag; ``knots``: quantiles of each, which ranks are taken by; ``bends``: places where the line of a
     number may bend (:func:`~excora.models.parts.channels.bent`), 0 unless it is named; ``components``: of a wide table,
-    how many coordinates the training rows have (:class:`~excora.models.parts.row_space.RowSpace`).
+    how many coordinates the training rows have (:class:`~excora.models.parts.row_space.RowSpace`); ``trees`` and
+    ``nodes``: how many :class:`~excora.models.parts.trees.Trees` there are, and nodes in all of them.
     """
 
     monitored = None
@@ -57,6 +61,7 @@ class KrigingNetwork(Network):
     share: Tensor
     reaches: Tensor
     scores: Tensor
+    tree_root: Tensor
 
     def __init__(self, spec: Any, neighbours: int, learned: Mapping[str, Any]) -> None:
         super().__init__()
@@ -70,18 +75,36 @@ class KrigingNetwork(Network):
             "context_noise": (n,), "coefficient": (width + self.bends * spec.numeric, targets),
             "intercept": (targets,), "scale": (members, seen),
             "mix": (members, seen, RANK), "length": (members,), "nugget": (members,), "unit": (members, targets),
-            "share": (), "reaches": (LEVELS, targets), "scores": (4 if self.bends else 2,),
+            "share": (), "reaches": (LEVELS, targets),
+            "scores": (2 + 2 * (self.bends > 0) + 2 * ("trees" in learned),),
         }  # fmt: skip
+        whole: dict[str, tuple[int, ...]] = {}
         if "components" in learned:
             shapes |= {"centre": (width,), "basis": (width, learned["components"])}
+        if "trees" in learned:
+            nodes = learned["nodes"]
+            shapes |= {"tree_threshold": (nodes,), "tree_value": (nodes, targets)}
+            whole |= {"tree_root": (learned["trees"],), "tree_feature": (nodes,), "tree_child": (nodes, 2)}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.zeros(shape))
+        for name, shape in whole.items():
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.int32))
         self.register_buffer("context_known", torch.zeros(n, targets, dtype=torch.bool))
 
     @property
     def context(self) -> Labelled:
         """The training rows."""
         return Labelled(self.context_x, self.context_label, self.context_known, self.context_noise)
+
+    @property
+    def trees(self) -> Trees | None:
+        """If any."""
+        return Trees(*(getattr(self, f"tree_{name}") for name in Trees._fields)) if "trees" in self.learned else None
+
+    def base(self, x: Tensor) -> Tensor:
+        """What is under the neighbours, of channels (n, width) in double precision: (n, targets)."""
+        line = bent(x, self.spec.numeric, self.bends) @ self.coefficient.double() + self.intercept
+        return line if self.trees is None else line + self.trees(x)
 
     def keys(self, member: int) -> Keys:
         """The metric of a member."""
@@ -116,13 +139,12 @@ class KrigingNetwork(Network):
             kriged = kriged + one / members
             weights.append(found.weights.mean(1) / members)
             variance = variance + label_variance(found, nugget) * self.unit[m] / members
-        line = bent(x, self.spec.numeric, self.bends) @ self.coefficient.double() + self.intercept
-        dtype = inputs["channels"].dtype
+        base, dtype = self.base(x), inputs["channels"].dtype
         each = _merged(inputs["neighbours"], torch.stack(weights, -1).flatten(1)).to(dtype)
         none = each.new_zeros(())
         pooled = Pooled(kriged.to(dtype), each, Penalty(none, none), {}, None)
-        spread = variance.sqrt().expand_as(line).to(dtype)
-        return Output((line + self.share * kriged).to(dtype), {"neighbours": pooled}, spread=spread)
+        spread = variance.sqrt().expand_as(base).to(dtype)
+        return Output((base + self.share * kriged).to(dtype), {"neighbours": pooled}, spread=spread)
 
     def reach(self, level: float) -> Tensor:
         """How many spreads of its prediction hold a label in ``level`` of all cases, (targets,); from left-out rows."""
@@ -137,20 +159,23 @@ class KrigingNetwork(Network):
 
     def carried(self) -> tuple[str, ...]:
         """The training rows, and what the stack found."""
-        size = sum(part.numel() * part.element_size() for part in self.context) / 1e6
-        ridge, stack, *curves = self.scores.tolist()
-        line = "ridge" if not curves else f"{1 - curves[1]:.2f} x ridge + {curves[1]:.2f} x curves"
-        known = "" if not curves else f", a curve a column {curves[0]:.3f}"
+        ridge, stack, *more = self.scores.tolist()
+        names = [*["curves"] * (self.bends > 0), *["trees"] * ("trees" in self.learned)]
+        parts = dict(zip(names, more[1::2], strict=True))
+        base = " + ".join(f"{part:.2f} x {name}" for name, part in {"ridge": 1 - sum(more[1::2]), **parts}.items())
+        base = base if names else "ridge"
+        rows = f"{len(self.context_x)} training rows and their labels ({_size(self.context):.3g} MB)"
+        kept = "" if self.trees is None else f", and {len(self.tree_root)} trees ({_size(self.trees):.3g} MB)"
+        known = "".join(f", {SAID[name]} {pcc:.3f}" for name, pcc in zip(names, more[::2], strict=True))
         count = self.learned.get("components")
         wide = () if count is None else (
             f"{len(self.centre)} channels of {len(self.context_x)} rows: neighbours are looked up in the {count} "
             "principal directions of the rows, which is quicker than a weight for each channel",
         )  # fmt: skip
         return (
-            f"the model carries its {len(self.context_x)} training rows and their labels ({size:.3g} MB), in which it "
-            "looks up neighbours: who has its file can read them",
-            f"on left-out training rows: ridge PCC {_left_out(ridge)}{known}, {line} + {float(self.share):.2f} x "
-            f"kriging PCC {_left_out(stack)}; {len(self.length)} metrics, length scale and noise "
+            f"the model carries its {rows}, in which it looks up neighbours{kept}: who has its file can read them",
+            f"on left-out training rows: ridge PCC {_left_out(ridge)}{known}, {base} + {float(self.share):.2f} x "
+            f"neighbours (kriging) PCC {_left_out(stack)}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
             *wide,
         )
@@ -206,6 +231,11 @@ class KrigingFeatures:
             return None
         neighbours: Any = self.read(np.array([sample]))["neighbours"]
         return int(self.train[int(neighbours[0, element])])
+
+
+def _size(tensors: Iterable[Tensor]) -> float:
+    """In MB."""
+    return sum(part.numel() * part.element_size() for part in tensors) / 1e6
 
 
 def _merged(numbers: Tensor, weights: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +33,8 @@ def fit_members(
     """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
 
     ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each,
-    and the number of the one that is best stacked on left-out rows, which the others learn of, is returned too.
+    and the number of the one that is best stacked on left-out rows, which the others learn of,
+    is returned too.
     With one fold or fewer than :data:`FEWEST` rows there is one member that has learned nothing and says 0 of all rows.
     """  # fmt: skip
     generator, begun = torch.Generator().manual_seed(seed), time.monotonic()
@@ -52,8 +54,7 @@ def fit_members(
         return made
 
     tried = [member(base, 0) for base in bases]
-    wrong = [float(squared(*stacked(bases, k, [first])[1:])) for k, first in enumerate(tried)]
-    best = min(range(len(tried)), key=lambda k: wrong[k])
+    best = min(range(len(tried)), key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
     found = [tried[best]]
     for number in range(1, int(fold.max()) + 1):
         if time.monotonic() - begun > seconds:
@@ -62,18 +63,29 @@ def fit_members(
     return best, found
 
 
-def stacked(bases: Sequence[Labelled], chosen: int, members: Sequence[Member]) -> tuple[Tensor, Tensor, Labelled]:
+class Stack(NamedTuple):
+    """What is taken of members and of bases, and what that makes of left-out rows."""
+
+    share: float  #: of what members say
+    parts: Tensor  #: (bases,) of each base, 1 in all
+    made: Tensor  #: (n, targets) added to the chosen base
+    asked: Labelled  #: the left-out rows, with what the chosen base leaves of them
+
+
+def stacked(bases: Sequence[Labelled], chosen: int, members: Sequence[Member]) -> Stack:
     """Shares of what members say and of the other bases in place of the chosen one, on left-out rows.
 
-    With f_c + r_c = f_o + r_o = y a base is replaced in part by adding share (f_o - f_c) = share (r_c - r_o). Returned
-    are the shares (1 + other bases,), what they make of the left-out rows (n, targets), and these.
+    With f_c + r_c = f_o + r_o = y a base is replaced in part by adding share (f_o - f_c) = share (r_c - r_o).
     """
     held, guess = (torch.cat([getattr(m, name) for m in members]) for name in ("held", "guess"))
-    asked = bases[chosen].at(held)
-    others = [asked.label - base.label[held] for k, base in enumerate(bases) if k != chosen]
-    found = shares(asked.label, [guess, *others], asked.known / asked.noise.unsqueeze(1))
+    asked, rest = bases[chosen].at(held), [k for k in range(len(bases)) if k != chosen]
+    others = [asked.label - bases[k].label[held] for k in rest]
+    found = shares(asked.label, [guess, *others], asked.known / asked.noise.unsqueeze(1), len(others))
     made = torch.stack([guess, *others], -1).double() @ found
-    return found, made.to(guess.dtype), asked
+    parts = torch.zeros(len(bases), dtype=torch.float64)
+    parts[rest] = found[1:]
+    parts[chosen] = 1.0 - parts.sum()
+    return Stack(float(found[0]), parts, made.to(guess.dtype), asked)
 
 
 def _nothing(rows: Labelled) -> Member:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import torch
 from torch import Tensor
 
@@ -14,25 +16,32 @@ LEAST = 0.2
 ROUNDS = 200
 
 
-def shares(label: Tensor, parts: list[Tensor], weight: Tensor) -> Tensor:
+def shares(label: Tensor, parts: list[Tensor], weight: Tensor, together: int = 0) -> Tensor:
     """(parts,) in [0, 1] that minimise sum weight (label - sum_j share_j part_j)^2, in double precision.
 
-    ``label``, the parts and ``weight`` are of one shape. One share after the other is set to its best value, which for
-    a convex error ends at the least one.
+    ``label``, the parts and ``weight`` are of one shape. The shares of the last ``together`` parts are at most 1 in
+    all. One share after the other is set to its best value, or exchanged for another one, which for a convex error
+    ends at the least one.
 
     >>> label, one = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0])
     >>> shares(label, [one, torch.ones(2)], torch.ones(2)).tolist()
     [0.5, 0.0]
     """
-    x = torch.stack([part.double().flatten() for part in parts], 1)
-    y, heavy = label.double().flatten(), weight.double().flatten()
-    gram, right = x.T @ (x * heavy.unsqueeze(1)), x.T @ (y * heavy)
-    found = torch.zeros(len(parts), dtype=torch.float64)
+    free = len(parts) - together
+    groups = [[j] for j in range(free)] + [list(range(free, len(parts)))] * bool(together)
+    # Each group has one more part, of zeros, whose share is what is left of 1: then all that is done is to exchange.
+    x = torch.stack([*(part.double().flatten() for part in parts), *[label.double().flatten() * 0] * len(groups)], 1)
+    pairs = [pair for k, group in enumerate(groups) for pair in combinations([*group, len(parts) + k], 2)]
+    heavy = x * weight.double().flatten().unsqueeze(1)
+    gram, right = x.T @ heavy, heavy.T @ label.double().flatten()
+    found = torch.cat([torch.zeros(len(parts)), torch.ones(len(groups))]).double()
     for _ in range(ROUNDS):
-        for j in range(len(parts)):
-            rest = right[j] - gram[j] @ found + gram[j, j] * found[j]
-            found[j] = (rest / gram[j, j].clamp_min(1e-12)).clamp(0.0, 1.0)
-    return found
+        for i, j in pairs:
+            slope = right[i] - right[j] - (gram[i] - gram[j]) @ found
+            step = slope / (gram[i, i] + gram[j, j] - 2 * gram[i, j]).clamp_min(1e-12)
+            step = step.clamp(-found[i], found[j])
+            found[i], found[j] = found[i] + step, found[j] - step
+    return found[: len(parts)]
 
 
 def borne_out(left: Tensor, added: Tensor, weight: Tensor, unit: Tensor) -> float:

@@ -197,6 +197,7 @@ class AllLosses(nn.Module):
         return first + self.plain(x, y) + self.concordance(x, y, mask)
 
 
+@pytest.mark.long
 def test_compiles_as_one_graph() -> None:
     x, y, mask, weight = batch(20, 3, torch.float32)
     y[:, 1] = 1.0

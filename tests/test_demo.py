@@ -11,6 +11,7 @@ from excora import demo
 from excora.errors import InputError
 
 
+@pytest.mark.long
 def test_demo_shows_when_to_use_it(tmp_path):
     shown = demo.run(tmp_path / "demo", seeds=2, epochs=16, bags=500)
     beyond, within = (shown.comparisons[name] for name in ("beyond", "within"))

@@ -1,4 +1,6 @@
-"""Where people run it: autocast, torch.compile, torch.export, ONNX. Attention and losses have their own such tests."""
+"""Where people run it: autocast, torch.compile, torch.export, ONNX. Attention and losses have their own such tests,
+and torch.compile as it comes, with a C++ compiler, is in test_inductor.py.
+"""
 
 from __future__ import annotations
 
@@ -82,13 +84,6 @@ def test_compile_fullgraph_equals_eager(name):
             results.append((pooled.value, pooled.weights, *torch.autograd.grad(total, [x, *pool.parameters()])))
         for eager, other in zip(*results, strict=True):
             torch.testing.assert_close(other, eager, rtol=1e-4, atol=1e-5)
-
-
-def test_compile_with_inductor():
-    pool = moved(ECAPool(DIM))
-    h, mask = bags(5)
-    compiled = torch.compile(pool, fullgraph=True)(h, mask)
-    torch.testing.assert_close(compiled.value, pool(h, mask).value, rtol=1e-4, atol=1e-5)
 
 
 def exported(model: nn.Module) -> torch.export.ExportedProgram:

@@ -17,7 +17,7 @@ from excora.losses import ConcordanceLoss, DispersionNormalizedPearsonLoss, Join
 from excora.moments import moments
 
 Loss = Callable[..., Tensor]
-ROWS, TARGETS, BATCHES = 7, 3, 4
+ROWS, TARGETS, BATCHES = 6, 2, 3
 LOSSES: dict[str, Callable[[], Loss]] = {
     "pearson loss": PearsonLoss,
     "normalised": DispersionNormalizedPearsonLoss,
@@ -125,7 +125,10 @@ def test_second_derivatives(name: str, extra: str) -> None:
     loss = LOSSES[name]()
     for p, q in ((True, False), (False, True), (True, True)):
         inputs = x.clone().requires_grad_(p), y.clone().requires_grad_(q)
-        assert torch.autograd.gradgradcheck(lambda a, b: curved(loss(a, b, mask, weight)), inputs)
+        # Every entry of the matrix of both, along random directions where one of the two is constant.
+        assert torch.autograd.gradgradcheck(
+            lambda a, b: curved(loss(a, b, mask, weight)), inputs, fast_mode=not (p and q)
+        )
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

@@ -15,6 +15,7 @@ import pytest
 from checks.lowest import TESTS, bounds
 
 ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.long  # they share what is built
 
 
 def call(command, folder, **environment):
@@ -42,11 +43,6 @@ def installed(built, tmp_path_factory):
     return folder
 
 
-def excora(installed, folder, *arguments):
-    code = "import sys; from excora.cli import main; sys.argv[0] = 'excora'; main()"
-    return call([sys.executable, "-c", code, *arguments], folder, PYTHONPATH=str(installed))
-
-
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = zipfile.ZipFile(built[0]).namelist()
     assert all(name.startswith(("excora/", "excora-")) for name in names)
@@ -60,19 +56,36 @@ def test_the_sdist_can_be_built_from(built):
     assert {"pyproject.toml", "README.md", "LICENSE", "src/excora/__init__.py"} <= names
 
 
+#: One interpreter for all commands: what takes seconds is to import the packages.
+COMMANDS = """
+import sys
+import excora
+from excora.cli import main
+print(excora.__file__)
+for command in sys.argv[1:]:
+    words = command.split()
+    print("$", words[0])
+    try:
+        main(words)
+    except SystemExit as end:
+        assert not end.code, (command, end.code)
+"""
+
+
 def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
-    where = call([sys.executable, "-c", "import excora; print(excora.__file__)"], tmp_path, PYTHONPATH=str(installed))
-    assert str(installed) in where
     x = np.random.default_rng(0).normal(size=(60, 2))
     pd.DataFrame(x, columns=["a", "b"]).assign(y=x.sum(1)).to_csv(tmp_path / "t.csv", index=False)
-    options = ["--target", "y", "--output", "run", "--model", "pool", "--start", "ridge", "--epochs", "1"]
-    excora(installed, tmp_path, "fit", "t.csv", *options)
+    commands = [
+        "fit t.csv --target y --output run --model pool --start ridge --epochs 1",
+        "predict run t.csv --output p.csv",
+        "compare t.csv --target y --models ridge,mean --output c",
+    ]
+    shown = call([sys.executable, "-c", COMMANDS, *commands], tmp_path, PYTHONPATH=str(installed))
+    assert str(installed) in shown.splitlines()[0]
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
-    excora(installed, tmp_path, "predict", "run", "t.csv", "--output", "p.csv")
     found = pd.read_csv(tmp_path / "p.csv")
     assert np.corrcoef(found["prediction"], x.sum(1))[0, 1] > 0.9
-    shown = excora(installed, tmp_path, "compare", "t.csv", "--target", "y", "--models", "ridge,mean", "--output", "c")
-    assert "ridge" in shown
+    assert "ridge" in shown.split("$ compare")[1]
 
 
 def test_every_lower_bound_can_be_installed_as_a_pin():

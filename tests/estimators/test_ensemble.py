@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 
 import numpy as np
@@ -22,6 +24,21 @@ def wave(rows=120, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 3))
     return x, np.sin(2 * x[:, 0]) + x[:, 1] + 0.1 * rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three members, of two trials, on an array."""
+    return small(members=3).fit(*wave())
+
+
+@pytest.fixture(scope="module")
+def framed():
+    """Two members on a frame, and what was printed meanwhile."""
+    x, y = wave(60)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        model = small(members=2, verbose=True).fit(pd.DataFrame(x, columns=list("abc")), y)
+    return model, printed.getvalue()
 
 
 def test_pick_takes_the_best_step_each_time():
@@ -46,9 +63,8 @@ def test_every_trial_is_one_that_the_regressor_takes():
         assert model.network_.options["shared"] == trial.get("shared", 0)
 
 
-def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows():
-    x, y = wave()
-    model = small(members=3).fit(x, y)
+def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows(three):
+    (x, _), model = wave(), three
     assert [len(member.network_.context_labels) for member in model.members_] == [120] * 3
     assert model.predict(x[:5]) == pytest.approx(np.mean([member.predict(x[:5]) for member in model.members_], 0))
     seeds = [member.random_state for member in model.members_]
@@ -59,42 +75,51 @@ def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows():
     assert [member.batch_size for member in model.members_] == [given["batch_size"] for given in settings]
 
 
-def test_few_rows_get_more_epochs_of_smaller_batches():
+def test_few_rows_get_more_epochs_of_smaller_batches(monkeypatch):
     x, y = wave(40)
-    model = small(epochs=None, trials=1, members=1, validation_fraction=0.0).fit(x, y)
-    assert (model.members_[0].n_iter_, model.members_[0].batch_size) == (45, 64)  # the first trial: 3/4 of 60, 2 x 32
+    model = small(epochs=4, trials=1, validation_fraction=0.0).fit(x, y)
+    assert (model.members_[0].n_iter_, model.members_[0].epochs) == (3, 3)  # all of them
+    monkeypatch.setattr(TabularRegressor, "fit", lambda self, *_, **__: self)
+    model = small(epochs=None, trials=1, validation_fraction=0.0).fit(x, y)
+    assert (model.members_[0].epochs, model.members_[0].batch_size) == (45, 64)  # the first trial: 3/4 of 60, 2 x 32
     for rows in (2, 50, 400, 3000, 17_000, 10**6):
         epochs, batch = suited(rows)
         assert 12 <= epochs <= 60
         assert epochs in (12, 60) or 800 <= epochs * -(-rows // batch) < 800 + -(-rows // batch)
 
 
-def test_trials_are_scored_on_rows_that_they_have_not_seen():
+def test_trials_are_scored_on_rows_that_they_have_not_seen(three):
     x, y = wave()
-    model = small().fit(x, y)
-    assert [set(trial) for trial in model.trials_] == [{"options", "mse", "pcc", "seconds"}] * 2
-    assert model.chosen_ == [int(np.argmin([trial["mse"] for trial in model.trials_]))]
+    assert [set(trial) for trial in three.trials_] == [{"options", "mse", "pcc", "seconds"}] * 2
+    assert three.chosen_[0] == int(np.argmin([trial["mse"] for trial in three.trials_]))
     shuffled = np.random.default_rng(1).permutation(y)
     nothing = small().fit(x, shuffled)
     assert min(trial["mse"] for trial in nothing.trials_) > 0.7  # by heart it would be 0
     assert max(abs(trial["pcc"]) for trial in nothing.trials_) < 0.6
 
 
-def test_no_trial_begins_after_the_seconds_and_one_always_does():
-    x, y = wave()
-    assert len(small(trials=4, seconds=0.0).fit(x, y).trials_) == 1
-    assert len(small(trials=3, seconds=None).fit(x, y).trials_) == 3
+def test_no_trial_begins_after_the_seconds_and_one_always_does(three):
+    assert len(small(trials=4, seconds=0.0).fit(*wave()).trials_) == 1
+    assert (three.seconds, len(three.trials_)) == (None, 2)
 
 
-def test_whole_groups_are_held_out_and_one_group_leaves_nothing_to_pick_by():
+def test_whole_groups_are_held_out_and_one_group_leaves_nothing_to_pick_by(monkeypatch):
     x, y = wave(60)
     groups = np.repeat(np.arange(12), 5)
-    twin = small().fit(x, y, groups=groups)
-    assert len(twin.trials_) == 2
-    assert small(members=3, validation_fraction=0.0).fit(x, y).chosen_ == [0, 1, 0]
-    assert small().fit(x[:4], y[:4]).trials_ == []
+    twin = small(trials=1).fit(x, y, groups=groups)
+    assert len(twin.trials_) == 1
+    assert small(trials=1).fit(x[:4], y[:4]).trials_ == []
     with pytest.raises(InputError, match="retrieval needs rows of several groups"):
         small().fit(x, y, groups=np.zeros(60))
+    seen = []
+    monkeypatch.setattr(TabularRegressor, "fit", lambda self, x, *_, **given: seen.append((x, given)) or self)
+    monkeypatch.setattr(TabularRegressor, "predict", lambda _, x: seen.append((x, {})) or np.zeros(len(x)))
+    small(trials=1).fit(groups[:, None], y, groups=groups)
+    train, held, everything = ({*np.ravel(x).astype(int)} for x, _ in seen)
+    assert {*map(int, seen[0][1]["groups"])} == train
+    assert train | held == everything == set(groups)
+    assert not train & held
+    assert small(members=3, validation_fraction=0.0).fit(x, y).chosen_ == [0, 1, 0]
 
 
 def test_frames_categories_gaps_and_several_targets():
@@ -103,7 +128,7 @@ def test_frames_categories_gaps_and_several_targets():
     frame["kind"] = np.where(x[:, 2] > 0, "hot", "cold")
     frame.loc[::7, "a"] = np.nan
     both = np.stack([y, 1000 * y], 1)
-    model = small().fit(frame, both)
+    model = small(trials=1).fit(frame, both)
     found = model.predict(frame[:6])
     assert found.shape == (6, 2)
     assert np.isfinite(found).all()
@@ -121,9 +146,8 @@ def test_equal_seeds_give_equal_bits():
     assert not np.array_equal(first, other)
 
 
-def test_a_saved_ensemble_comes_back(tmp_path):
-    frame = pd.DataFrame(wave(60)[0], columns=list("abc"))
-    model = small(members=2).fit(frame, wave(60)[1])
+def test_a_saved_ensemble_comes_back(tmp_path, framed):
+    frame, (model, _) = pd.DataFrame(wave(60)[0], columns=list("abc")), framed
     model.save(tmp_path / "kept")
     again = TabularEnsemble.load(tmp_path / "kept")
     assert np.array_equal(again.predict(frame), model.predict(frame))
@@ -132,18 +156,18 @@ def test_a_saved_ensemble_comes_back(tmp_path):
     assert list(again.feature_names_in_) == ["a", "b", "c"]
 
 
-def test_a_folder_that_is_no_ensemble_is_refused(tmp_path):
+def test_a_folder_that_is_no_ensemble_is_refused(tmp_path, framed):
     with pytest.raises(InputError, match=r"no ensemble\.json"):
         TabularEnsemble.load(tmp_path)
     x, y = wave(60)
-    small(members=2).fit(x, y).save(tmp_path)
+    framed[0].save(tmp_path)
     content = (tmp_path / INDEX).read_text()
     for broken in ("{", "[]", json.dumps({"params": {"members": 2}}), content.replace('"members": 2', '"members": 0')):
         (tmp_path / INDEX).write_text(broken)
         with pytest.raises(InputError, match=r"ensemble\.json"):
             TabularEnsemble.load(tmp_path)
     (tmp_path / INDEX).write_text(content)
-    small(trials=1).fit(x[:, :2], y).members_[0].save(tmp_path / "member-1.safetensors")
+    TabularRegressor(model="pool", dim=4, epochs=1).fit(x[:, :2], y).save(tmp_path / "member-1.safetensors")
     with pytest.raises(InputError, match="do not belong together"):
         TabularEnsemble.load(tmp_path)
     (tmp_path / "member-1.safetensors").unlink()
@@ -169,9 +193,8 @@ def test_bad_options_are_named(changed, says):
         small(**changed).fit(*wave(30))
 
 
-def test_verbose_has_a_line_a_fit(capsys):
-    small(members=2, verbose=True).fit(*wave(40))
-    lines = capsys.readouterr().out.splitlines()
+def test_verbose_has_a_line_a_fit(framed):
+    lines = framed[1].splitlines()
     assert [line.split(":")[0] for line in lines] == ["trial 1 of 2", "trial 2 of 2", "member 1 of 2", "member 2 of 2"]
 
 

@@ -24,7 +24,7 @@ WEIGHTS_ARE_NOT_COPIES = {
 
 
 @parametrize_with_checks(
-    [TabularRegressor(dim=8, heads=2, layers=1, epochs=2, batch_size=32, learning_rate=0.03)],
+    [TabularRegressor(dim=8, heads=2, layers=1, epochs=1, batch_size=32, learning_rate=0.03)],
     expected_failed_checks=lambda _: WEIGHTS_ARE_NOT_COPIES,
 )
 def test_scikit_learn_finds_nothing_wrong(estimator, check):
@@ -57,6 +57,7 @@ def test_cross_validation_with_groups():
 
 
 # Workers are new processes: estimators travel by real pickling, there and, refitted, back.
+@pytest.mark.long
 def test_a_grid_search_in_two_processes():
     x, y = line(40)
     bags = list(np.random.default_rng(0).normal(size=(40, 3, 3)))

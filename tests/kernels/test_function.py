@@ -20,7 +20,8 @@ def test_gradcheck_and_gradgradcheck(masked, law, logits):
     _, mask, inputs = problem((3, 4, 2), masked=masked)
     call = run(mask, law=law, logits=logits)
     assert gradcheck(call, inputs)
-    assert gradgradcheck(call, inputs)
+    # Every entry of the matrix for each law and each kind of scores, otherwise the matrix along random directions.
+    assert gradgradcheck(call, inputs, fast_mode=not (masked and logits is (law is learned_temperature)))
 
 
 @pytest.mark.usefixtures("kind")

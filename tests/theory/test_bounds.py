@@ -30,7 +30,7 @@ TIGHTEST = {
 }
 
 
-def ascend(name: str, ratio: Callable[..., Tensor], *start: Tensor, steps: int = 400, rate: float = 0.03) -> None:
+def ascend(name: str, ratio: Callable[..., Tensor], *start: Tensor, steps: int = 160, rate: float = 0.05) -> None:
     """Gradient ascent on log(ratio); the bound holds at every step, and the tightest ratio reaches what is recorded."""
     reached, supremum = TIGHTEST[name]
     parameters = [x.clone().requires_grad_() for x in start]
@@ -77,9 +77,9 @@ def test_gradient_bound_cannot_be_broken_and_is_tight() -> None:
         bound = theory.gradient_bound(prediction, dispersion(h), torch.full((len(h),), h.shape[1]), w)
         return (gradient.abs() / bound.value.unsqueeze(1))[0, 0]
 
-    for bags, elements in ((4, 2), (6, 3)):
+    for bags, elements, steps in ((4, 2, 360), (6, 3, 900)):
         shapes = ((bags, elements, 2), (bags, elements), (2,), (bags,))
-        ascend("gradient_bound", ratio, *(torch.randn(*s, dtype=DOUBLE) for s in shapes), steps=900, rate=0.05)
+        ascend("gradient_bound", ratio, *(torch.randn(*s, dtype=DOUBLE) for s in shapes), steps=steps, rate=0.05)
 
 
 def test_hull_bound_cannot_be_broken_and_is_tight() -> None:
@@ -92,7 +92,7 @@ def test_hull_bound_cannot_be_broken_and_is_tight() -> None:
         return torch.where(bound.applies, moved / bound.value, 0.0)
 
     start = [torch.randn(*s, dtype=DOUBLE) for s in ((8, 1), (8, 1), (8, 2), (8,))]
-    ascend("hull_bound", ratio, *start, torch.tensor(-2.0, dtype=DOUBLE), steps=700)
+    ascend("hull_bound", ratio, *start, torch.tensor(-2.0, dtype=DOUBLE), steps=280)
 
 
 def test_cosine_lemma_cannot_be_broken_and_is_tight() -> None:

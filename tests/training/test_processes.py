@@ -26,6 +26,7 @@ SEED, KILLS, EPOCHS = 3, 3, 5
 FILES = ("weights.safetensors", "metrics.csv", "monitor.json", "predictions.csv", "attention.json")
 
 
+@pytest.mark.long
 def test_runs_that_are_killed_interrupted_or_spread_over_processes_end_alike(tmp_path):
     command = [sys.executable, "-W", "error", __file__, str(tmp_path)]
     # Not a pipe: data-loader workers of a killed run hold it open for some seconds more, and its end is waited for.

@@ -22,7 +22,7 @@ from excora.losses import DispersionNormalizedPearsonLoss, JointLoss
 from excora.models import Samples, models
 from excora.pooling import parameter_groups
 from excora.settings import Recipe, Settings
-from excora.training import train
+from excora.training import Training, train
 from excora.training.stepping import Average, clip, learning_rate
 from training.samples import PARTS, TINY, Data, far, prepared, run
 
@@ -35,6 +35,12 @@ FULL = PLAIN.replace(schedule="cosine", average=0.6, clip=1.0)
 @pytest.fixture(scope="module")
 def data() -> Data:
     return prepared()
+
+
+@pytest.fixture(scope="module")
+def full(data: Data) -> Training:
+    """The run that others are compared with; nothing changes it."""
+    return run(data, FULL)
 
 
 def plain_loop(data, settings: Settings, index: np.ndarray):
@@ -146,9 +152,8 @@ def test_a_run_equals_a_plain_loop(data, settings, parts):
     assert not recipe.clip or 3 < sum(clipped) < len(clipped) - 3
 
 
-def test_scores_are_those_of_the_averaged_weights(data):
-    features, target, _ = data
-    training = run(data, FULL)
+def test_scores_are_those_of_the_averaged_weights(data, full):
+    (features, target, _), training = data, full
     with torch.no_grad():
         prediction = training.network(features.read(PARTS.validation)).prediction
     mse = (prediction - torch.from_numpy(target[PARTS.validation])).square().mean()
@@ -158,8 +163,8 @@ def test_scores_are_those_of_the_averaged_weights(data):
     assert [row["train_loss"] for row in training.rows] == [row["train_loss"] for row in running.rows]
 
 
-def test_pieces_give_the_weights_of_whole_batches(data):
-    whole, pieces = run(data, FULL), run(data, FULL.replace(accumulate=3))
+def test_pieces_give_the_weights_of_whole_batches(data, full):
+    whole, pieces = full, run(data, FULL.replace(accumulate=3))
     assert far(whole, pieces) < 1e-5
     for a, b in zip(whole.rows, pieces.rows, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
@@ -184,10 +189,10 @@ def test_the_factor_of_16_bit_training_is_gone_before_the_gradient_is_bounded(da
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_ranks_give_the_weights_of_one_process(data, accumulate):
+def test_ranks_give_the_weights_of_one_process(data, full, accumulate):
     ranks = {"accelerator": "cpu", "devices": 2, "strategy": "ddp_fork"}
     spread = run(data, FULL.replace(accumulate=accumulate, **ranks))
-    assert far(run(data, FULL), spread) < 1e-5
+    assert far(full, spread) < 1e-5
 
 
 @pytest.mark.parametrize(("parts", "accumulate"), [(PARTS, 1), (ALL, 2)], ids=["validation", "none, in pieces"])

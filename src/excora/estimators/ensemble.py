@@ -92,7 +92,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     >>> x = np.random.default_rng(0).normal(size=(120, 3))
     >>> y = 5 + x @ [2.0, -1.0, 0.0]
-    >>> model = TabularEnsemble(trials=2, members=2, epochs=20, random_state=0).fit(x, y)
+    >>> model = TabularEnsemble(trials=2, members=2, epochs=6, random_state=0).fit(x, y)
     >>> model.predict(x[:2]).shape, len(model.members_), [trial["pcc"] > 0.8 for trial in model.trials_]
     ((2,), 2, [True, True])
 

@@ -127,7 +127,7 @@ def test_times_and_groups_in_time():
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        (make(5), {}, "at least 6 samples and 6 samples, got 5 samples"),
+        (make(5), {}, "at least 6 samples, got 5 samples"),
         (make(9, group="aaabbbbbb"), {}, "at least 3 groups and 6 samples, got 2 groups and 9 samples"),
         (make(9, time=[1] * 9), {}, "at least 3 times and 6 samples, got 1 times"),
         (make(9, group="abbbbbbbc"), {}, "needs at least 2 samples, got 1: the 3 groups are too few or too uneven"),

@@ -34,6 +34,8 @@ def scores(content: Content) -> str:
     pairs = content["summary"]["pairs"]
     for task in dict.fromkeys(row["task"] for row in content["table"] if not row["task"].startswith(SMALL)):
         own = [row for row in content["table"] if row["task"] == task]
+        if len(own) < 2:  # nothing to compare it with yet
+            continue
         against = next((pair["second"] for pair in pairs if pair["task"] == task), "")
         found = {pair["first"]: pair for pair in pairs if (pair["task"], pair["second"]) == (task, against)}
         others = [pair for pair in pairs if pair["task"] == task and pair["second"] != against]

@@ -25,9 +25,9 @@ ROWS = 256
 #: faster, because the processor foresees it.
 NEAR = 1 << 17
 #: A variance above |mu - shift|^2 over this has its digits.
-WELL_CONDITIONED = 64.0
+WELL_CONDITIONED = 16.0
 #: Two elements are alike, and the bag is shifted by one, where |x - y|^2 is below |x|^2 over this.
-ALIKE = 16.0
+ALIKE = 4.0
 #: Mean squares within these have their digits in float32.
 SMALLEST, LARGEST = SQUARES
 #: The laws of the temperature.

@@ -5,7 +5,7 @@ exist in float32), some far from zero, constant, masked, weighted, without sampl
 
 Tolerances, with ``unit`` = 64 machine epsilons and a = x - mean x, b = y - mean y. Correlation: values are centred
 exactly and scaled by powers of two, so rho is off by unit, its gradient by unit of (|b_i| / sigma_y + |a_i| / sigma_x)
-w_i / (W sigma_x), the terms it is the difference of. Concordance besides by what the difference of the means loses,
+w_i / (W sigma_x), the terms it is the difference of, and by what a mean loses, eps of sigma. Concordance besides by what the difference of the means loses,
 eps (|mean x| + |mean y|). Errors and penalties are sums of positive terms: unit of the sum. Metrics accumulate in
 float64: 1e-9. Where a deviation is within a factor 4 of the 4 epsilons of the mean that count as constant, either
 answer is right, and the input is asked for finite results only.
@@ -120,7 +120,7 @@ def judge(x: Array, y: Array, w: Array, eps: float) -> Target:
     lost = abs(means[0]) + abs(means[1])  # times eps: of the difference of the means
     # The oracle's own deviations lose what float64 loses at the mean.
     a, b = (z + EXACT / unit * abs(m) for z, m in zip((a, b), means, strict=True))
-    rho_slack = unit * share * (b / sigmas[1] + a / sigmas[0]) / sigmas[0]
+    rho_slack = share * (unit * (b / sigmas[1] + a / sigmas[0]) + 2 * eps) / sigmas[0]  # means are off by eps sigma
     worse = 1 + 2 * abs(offset) * lost / denominator
     ccc_slack = unit * share * 2 * (b + a + abs(offset) + lost) / denominator * worse
     # x is measured in its own size: what the slope is below float32's range in that unit, is lost.

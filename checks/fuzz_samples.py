@@ -5,10 +5,10 @@ exist in float32), some far from zero, constant, masked, weighted, without sampl
 
 Tolerances, with ``unit`` = 64 machine epsilons and a = x - mean x, b = y - mean y. Correlation: values are centred
 exactly and scaled by powers of two, so rho is off by unit, its gradient by unit of (|b_i| / sigma_y + |a_i| / sigma_x)
-w_i / (W sigma_x), the terms it is the difference of, and by what a mean loses, eps of sigma. Concordance besides by what the difference of the means loses,
-eps (|mean x| + |mean y|). Errors and penalties are sums of positive terms: unit of the sum. Metrics accumulate in
-float64: 1e-9. Where a deviation is within a factor 4 of the 4 epsilons of the mean that count as constant, either
-answer is right, and the input is asked for finite results only.
+w_i / (W sigma_x), the terms it is the difference of, and by what a mean loses, eps of sigma. Concordance besides by
+what the difference of the means loses, eps (|mean x| + |mean y|). Errors and penalties are sums of positive terms: unit
+of the sum. Metrics accumulate in float64: 1e-9. Where a deviation is within a factor 4 of the 4 epsilons of the mean
+that count as constant, either answer is right, and the input is asked for finite results only.
 """
 
 from __future__ import annotations

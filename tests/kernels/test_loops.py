@@ -24,6 +24,21 @@ def test_dispersion_in_the_kernel_is_as_exact_as_the_function():
 
 
 @pytest.mark.usefixtures("kind")
+@pytest.mark.parametrize("middle", [1.0, 0.4])
+def test_a_bag_far_from_zero_keeps_its_digits_whether_it_looks_alike_or_not(middle):
+    """With a middle row like the first the bag is shifted; with another it looks spread, and is measured exactly."""
+    generator = torch.Generator().manual_seed(0)
+    h = 1.0 + 1e-3 * torch.randn(1, 200, 32, generator=generator)
+    h[0, 100] *= middle
+    mean = h.double().mean(1, keepdim=True)
+    exact = (h.double() - mean).square().sum(2).mean(1).sqrt()
+    assert mean.square().sum() > loops.WELL_CONDITIONED * exact.square().sum()  # digits would be lost at 0
+    one, zero = torch.tensor(1.0), torch.zeros(32)
+    found = attend(h, (zero, zero[0]), linear_temperature, (one, one)).dispersion.double()
+    torch.testing.assert_close(found, exact, rtol=1e-6, atol=0)
+
+
+@pytest.mark.usefixtures("kind")
 def test_an_outlier_in_front_does_not_spoil_the_dispersion():
     h = torch.randn(1, 20_000, 4) * 1e-3
     h[0, 0] = 1e4

@@ -1,4 +1,7 @@
-"""Run the benchmarks: ``python -m benchmarks [--threads N] [NAME ...]``; prints tables and writes them as JSON."""
+"""Run the benchmarks: ``python -m benchmarks [--threads N] [NAME ...]``; prints tables and writes them as JSON.
+
+``python -m benchmarks --write`` puts what is on file into docs/speed.md and README.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +19,9 @@ import torch
 from benchmarks.timing import Row, machine, reached
 
 HERE = Path(__file__).parent
-# What was measured without the compiled form stands apart: docs/speed.md shows what `make bench` finds.
-RESULTS = HERE / "results" / ("torch_only" if os.environ.get("EXCORA_COMPILED") == "0" else "")
+FOUND = HERE / "results"
+TORCH_ONLY = FOUND / "torch_only"  # what was measured without the compiled form
+RESULTS = TORCH_ONLY if os.environ.get("EXCORA_COMPILED") == "0" else FOUND
 GRID = "ECAPool / plain "  # how the rows of the grid begin
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
 
@@ -25,10 +30,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all by default")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--table", action="store_true", help="print the results on file as the tables of docs/speed.md")
+    parser.add_argument("--write", action="store_true", help="write the results on file to docs/speed.md and README.md")
     arguments = parser.parse_args()
-    if arguments.table:
-        print(table())
+    if arguments.write:
+        write()
         return
     unknown = set(arguments.names) - set(NAMES)
     if unknown:
@@ -42,18 +47,48 @@ def main() -> None:
         subprocess.run([sys.executable, "-m", "benchmarks", name, "--threads", str(arguments.threads)], check=True)
 
 
-def table() -> str:
-    """The results on file as two Markdown tables: the grid of the pools, and a line for everything else."""
-    rows: list[Row] = []
-    for file in sorted(RESULTS.glob("*.json")):
-        rows += json.loads(file.read_text())["rows"]
+def write() -> None:
+    """Put the results on file into the page and the sentence that show them."""
+    for name, put in (("docs/speed.md", in_page), ("README.md", in_readme)):
+        file = HERE.parent / name
+        file.write_text(put(file.read_text()))
+
+
+def in_page(text: str) -> str:
+    """docs/speed.md with the results on file: the grid, a line for everything else, the grid without numba."""
+    rows, torch_only = on_file(FOUND), on_file(TORCH_ONLY)
+    for lines in (grid(rows), others(rows), grid(torch_only)):
+        begin = re.escape(lines[0].split(" | ")[0])
+        # The second grid is the one below the heading of the section on torch alone.
+        after = text.index("## Without numba") if lines == grid(torch_only) else 0
+        shown = re.compile(rf"^{begin} \|.*\n(?:\|.*\n)+", re.M)
+        text = text[:after] + shown.sub(lambda _, new=lines: "\n".join(new) + "\n", text[after:], count=1)
+    return text
+
+
+def in_readme(text: str) -> str:
+    """README.md with the least and the largest ratio of each use on file."""
+    rows = [row for row in on_file(FOUND) if row["name"].startswith(GRID) and not row["name"].endswith("compiled")]
+    for use, words in (("training", "training takes "), ("frozen", "frozen features "), ("inference", "inference ")):
+        ratios = [row["ratio"] for row in rows if f"), {use}, " in row["name"]]
+        text = re.sub(rf"{words}[\d.]+-[\d.]+", f"{words}{min(ratios):.1f}-{max(ratios):.1f}", text, count=1)
+    return text
+
+
+def on_file(folder: Path) -> list[Row]:
+    """The rows of all benchmarks of a folder."""
+    return [row for file in sorted(folder.glob("*.json")) for row in json.loads(file.read_text())["rows"]]
+
+
+def others(rows: list[Row]) -> list[str]:
+    """A line for everything but the grid."""
     lines = ["| ours / other | ratio | target |", "|---|---|---|"]
     for row in rows:
         if not row["name"].startswith(GRID):
             sign = "≥" if row["at_least"] else "≤"
             missed = "" if reached(row) else " (missed)"
             lines.append(f"| {row['name']} | {row['ratio']:.2f} | {sign} {row['target']}{missed} |")
-    return "\n".join([*grid(rows), "", *lines])
+    return lines
 
 
 def grid(rows: list[Row]) -> list[str]:

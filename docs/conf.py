@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from pathlib import Path
+
+import excora
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
 
-project, author, release = "Excora", "The Excora authors", importlib.metadata.version("excora")
+project, author, release = "Excora", "The Excora authors", excora.__version__
 copyright = author  # the name that Sphinx reads
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery", "registries"]
 exclude_patterns = ["_build", "results"]

@@ -148,6 +148,17 @@ def test_float32_agrees_with_float64_at_every_scale(scales: tuple[float, float])
         assert (gradient - slope).abs().max() <= 1e-5 * slope.abs().max() + torch.finfo(torch.float32).tiny
 
 
+@pytest.mark.parametrize("kind", LOSSES)
+def test_no_loss_of_a_perfect_prediction_is_below_zero(kind: type[nn.Module]) -> None:
+    """Rounding puts a correlation beyond 1: times a deviation of 1e7 that was a loss of -1."""
+    for seed in range(50):
+        y = torch.randn(3 + seed % 9, generator=torch.Generator().manual_seed(seed)) * 1e7
+        loss = kind()(y.clone().requires_grad_(True), y)
+        loss.backward()
+        assert 0 <= loss.item() <= 2e-6 * 1e7
+        assert PearsonLoss()(y, -3 * y).item() <= 2
+
+
 def test_penalties_in_every_form() -> None:
     x, y, _, _ = batch()
     loss = JointLoss()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def installed(built, tmp_path_factory):
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     names = zipfile.ZipFile(built[0]).namelist()
     assert all(name.startswith(("excora/", "excora-")) for name in names)
-    assert "excora/py.typed" in names
+    assert {"excora/py.typed", "excora/cli/declared.json", "excora/report/page.css"} <= set(names)
     assert any(name.startswith("excora/report/templates/") for name in names)
 
 
@@ -76,6 +78,9 @@ def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
     x = np.random.default_rng(0).normal(size=(60, 2))
     pd.DataFrame(x, columns=["a", "b"]).assign(y=x.sum(1)).to_csv(tmp_path / "t.csv", index=False)
     commands = [
+        "demo --files try",
+        "demo --output demo --seeds 1 --bags 40 --epochs 2",
+        "fit --model pool --help",
         "fit t.csv --target y --output run --model pool --start ridge --epochs 1",
         "predict run t.csv --output p.csv",
         "compare t.csv --target y --models ridge,mean --output c",
@@ -83,6 +88,8 @@ def test_an_installed_one_fits_predicts_and_compares(installed, tmp_path):
     shown = call([sys.executable, "-c", COMMANDS, *commands], tmp_path, PYTHONPATH=str(installed))
     assert str(installed) in shown.splitlines()[0]
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "demo" / "beyond" / "report.html").is_file()
+    assert (tmp_path / "try" / "cells.parquet").is_file()
     found = pd.read_csv(tmp_path / "p.csv")
     assert np.corrcoef(found["prediction"], x.sum(1))[0, 1] > 0.9
     assert "ridge" in shown.split("$ compare")[1]
@@ -94,3 +101,28 @@ def test_every_lower_bound_can_be_installed_as_a_pin():
     assert all(pin.count("==") == 1 and not set(pin) & set("<>!,") for pin in pins)
     assert len({pin.split("==")[0] for pin in pins}) == len(pins)
     assert all((ROOT / path).exists() for path in TESTS)
+
+
+def test_every_message_of_a_missing_package_names_an_extra_that_has_it():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {
+        extra: {re.split(r"[><=\[]", item)[0].lower() for item in items}
+        for extra, items in project["optional-dependencies"].items()
+    }
+    named: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for package, extra in re.findall(r'raise MissingExtraError\((.+), "(\w+)"\)', path.read_text()):
+            named.setdefault(extra, set()).add(package.strip('"').removesuffix("-cpu"))
+    assert set(named) <= set(extras)
+    # Without "fast" everything works, slower; what "export" brings is asked for by torch itself.
+    assert set(named) == {"app", "compare", "index", "tensorboard", "spatial", "sentiment"}
+    for extra, packages in named.items():
+        fixed = {package.lower() for package in packages if "(" not in package}
+        assert fixed <= {name.removesuffix("-cpu") for name in extras[extra]}, extra
+
+
+def test_the_application_comes_with_the_compiled_form_and_its_pin():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras["fast"]) <= set(extras["app"])
+    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    assert {item.split(">=")[0] for item in extras["fast"]} <= pinned

@@ -5,17 +5,20 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import inspect
+import re
 from collections.abc import Callable, Iterable
 
 from docutils.nodes import Node
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-Rows = Iterable[tuple[str, str, str]]
+Rows = Iterable[tuple[str, ...]]
 
 
 def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").split("\n")[0]
+    """Of its docstring, without the roles and bars that mean something elsewhere."""
+    line = (inspect.getdoc(thing) or "").split("\n")[0]
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", line).replace("|", "\\|")
 
 
 def _options(record: type) -> str:
@@ -23,12 +26,18 @@ def _options(record: type) -> str:
     return ", ".join(f"`{field.name}`" for field in fields) or "none"
 
 
+def _parameters(made: Callable[..., object]) -> str:
+    """Of what makes it, but for the width, which all have."""
+    named = [p for p in inspect.signature(made).parameters if p not in ("dim", "options")]
+    return ", ".join(f"`{name}`" for name in named) or "none"
+
+
 def _pools() -> Rows:
     from excora.pooling.base import pools
 
     for name in pools:
         entry = pools[name]
-        yield name, _first_line(entry.make).replace("|", "\\|"), "no" if entry.convex else "yes"
+        yield name, _first_line(entry.make), "no" if entry.convex else "yes", _parameters(entry.make)
 
 
 def _models() -> Rows:
@@ -65,13 +74,24 @@ def _studies() -> Rows:
         yield entry.name, entry.load().summary, f"`excora reproduce {entry.name}`"
 
 
-KINDS: dict[str, tuple[Callable[[], Rows], tuple[str, str, str]]] = {
-    "pools": (_pools, ("pool", "what it is", "may leave the hull")),
+def _adapters() -> Rows:
+    from excora.convert import extrapolate_
+    from excora.convert.adapter import REGISTERED
+    from excora.convert.core import BUILT_IN
+
+    options = ", ".join(f"`{p}`" for p in list(inspect.signature(extrapolate_).parameters)[1:])
+    for adapter in [*BUILT_IN, *REGISTERED]:
+        yield adapter.judge.__module__.removeprefix("excora."), adapter.looks_for, options
+
+
+KINDS: dict[str, tuple[Callable[[], Rows], tuple[str, ...]]] = {
+    "pools": (_pools, ("pool", "what it is", "may leave the hull", "options")),
     "models": (_models, ("model", "what it is", "options")),
     "sources": (_sources, ("source", "what it reads", "roles")),
     "tasks": (_tasks, ("task", "what it makes", "options")),
     "peers": (_peers, ("peer", "what it is", "how it takes part")),
     "studies": (_studies, ("study", "what it shows", "command")),
+    "adapters": (_adapters, ("adapter", "what it converts", "options of `extrapolate_`")),
 }
 
 
@@ -87,7 +107,30 @@ class RegistryTable(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(f"| {' | '.join(row)} |" for row in table))
 
 
+class OptionTables(SphinxDirective):
+    """The options of every model, of the recipe and of the machine, each to be unfolded."""
+
+    def run(self) -> list[Node]:
+        """In Markdown; raw HTML for what unfolds."""
+        from excora.cli.declared import from_registries
+
+        found = from_registries()
+        every = {"recipe: of every training": found.recipe, "machine: what it runs on": found.machine}
+        every |= {f"model {name}": kind.options for name, kind in found.models.items()}
+        text = []
+        for title, options in every.items():
+            text += [f"<details><summary>{title}, {len(options)} options</summary>", ""]
+            text += ["| option | default | what it does |", "| --- | --- | --- |"]
+            for option in options:
+                choices = f" One of {', '.join(f'`{c}`' for c in option.choices)}." if option.choices else ""
+                says = (option.says + choices).replace("|", "\\|").replace("<", "&lt;")
+                text.append(f"| `{option.name}` | {option.default or 'none'} | {says} |")
+            text += ["", "</details>", ""]
+        return self.parse_text_to_nodes("\n".join(text))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """The extension."""
     app.add_directive("registry", RegistryTable)
+    app.add_directive("model-options", OptionTables)
     return {"parallel_read_safe": True}

@@ -20,6 +20,18 @@ AUTOCAST = {kind: torch.amp.is_autocast_available(kind) for kind in ("cpu", "cud
 
 def check_bags(h: Tensor, mask: Tensor | None) -> None:
     """Raise unless ``h`` is floating (bags, elements, dim) and ``mask`` boolean (bags, elements)."""
+    # Shapes are tensors then, which compiled loops would take for numbers.
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        raise InputError(
+            "torch.jit.trace cannot record a pool: use torch.export.export, or torch.onnx.export(..., dynamo=True)"
+        )
+    for name, x in (("h", h), ("mask", mask)):
+        if x is not None and (not isinstance(x, Tensor) or x.is_nested):
+            came = "a nested tensor" if isinstance(x, Tensor) else type(x).__name__
+            raise InputError(
+                f"{name} must be a plain tensor, got {came}; bags of different lengths are Ragged.collate(list of "
+                "tensors), a nested tensor is Ragged.collate(h.unbind())"
+            )
     if h.dim() != 3 or not h.is_floating_point():
         raise InputError(
             f"h must be a floating tensor of shape (bags, elements, dim), got {h.dtype} of shape {tuple(h.shape)}; "

@@ -110,7 +110,7 @@ def moments(x: Tensor, y: Tensor, w: Tensor | None, *, reduce: bool = False) -> 
     # Filled before the root: after it, the derivatives of what is not taken would be NaN. Two roots, as powers of the
     # inverse of one, of the product, would leave the range of float32 in higher derivatives.
     sigma_x, sigma_y = (v.masked_fill(undefined, 1.0).sqrt() for v in (variance_x, variance_y))
-    rho = covariance.masked_fill(undefined, 0.0) / (sigma_x * sigma_y)
+    rho = _bounded(covariance.masked_fill(undefined, 0.0) / (sigma_x * sigma_y))
     return Moments(variance_x, variance_y, covariance, rho, ~undefined, rest_x, rest_y, frame)
 
 
@@ -172,7 +172,7 @@ def pearson(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weig
     >>> pearson(torch.tensor([[1.0, 5.0], [2.0, 5.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0]]))
     tensor([-1.,  0.])
     """
-    return _bounded(moments(*columns(prediction, target, mask, weight)).pearson).reshape(prediction.shape[1:])
+    return moments(*columns(prediction, target, mask, weight)).pearson.reshape(prediction.shape[1:])
 
 
 def concordance(prediction: Tensor, target: Tensor, mask: Tensor | None = None, weight: Tensor | None = None) -> Tensor:

@@ -15,6 +15,9 @@ from typing import Any, Self
 
 from excora.errors import InputError
 
+#: Names of a model that stand for one of the others.
+CHOSEN = ("auto", "best")
+
 
 class ByRows:
     """A default that depends on the number of training rows; for help texts, in words.

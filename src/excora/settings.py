@@ -9,7 +9,7 @@ from typing import Any, cast
 from excora.errors import InputError
 from excora.models import Model, default_model, models
 from excora.models.parts.start import STARTS
-from excora.options import ByRows, Options, checked, option
+from excora.options import CHOSEN, ByRows, Options, checked, option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ def _preset(model: str, name: str | None) -> Mapping[str, Any]:
     """What a model has under this name."""
     if name is None:
         return {}
-    known = {} if model == "auto" else models[model].presets
+    known = {} if model in CHOSEN else models[model].presets
     if name not in known:
         having = [f"{other}: {', '.join(models[other].presets)}" for other in models if models[other].presets]
         raise InputError(f"model {model!r} has no preset {name!r}; presets by model are {'; '.join(having)}")
@@ -163,7 +163,8 @@ class Settings:
     """What is asked of a run, by name: options of its model, of the :class:`Recipe`, of the :class:`Machine`.
 
     What is not named, or None, is as the model wants it. A name that no model has, or a value outside its rule, is an
-    :class:`InputError`. ``model`` "auto" is the model for the kind of samples, once there are some.
+    :class:`InputError`. ``model`` "auto" is the model for the kind of samples, once there are some; "best" the one that
+    is best on the validation part (:func:`excora.training.choosing.choose`), for those who fit.
 
     >>> Settings(pool="softmax", epochs=5)
     Settings(model='auto', pool='softmax', epochs=5)
@@ -181,8 +182,8 @@ class Settings:
     """
 
     def __init__(self, model: str = "auto", *, preset: str | None = None, **named: Any) -> None:
-        if not isinstance(model, str) or (model != "auto" and model not in models):
-            raise InputError(f"model must be one of auto, {', '.join(models)}, got {model!r}")
+        if not isinstance(model, str) or (model not in CHOSEN and model not in models):
+            raise InputError(f"model must be one of {', '.join((*CHOSEN, *models))}, got {model!r}")
         self.model = model
         self.named: dict[str, Any] = {}
         asked = {name: value for name, value in named.items() if value is not None}
@@ -191,14 +192,14 @@ class Settings:
         Machine(**{name: value for name, value in self.named.items() if name in Machine.names()})
 
     def _checked(self, name: str, value: Any) -> Any:
-        """The value, if the one who knows the name takes it; with "auto", if one of those who do."""
-        known = [models[other].Options for other in models if self.model in ("auto", other)]
+        """The value, if the one who knows the name takes it; with "auto" or "best", if one of those who do."""
+        known = [models[other].Options for other in models if self.model in (*CHOSEN, other)]
         records = (Recipe, Machine, *known)
         fields = [field for record in records for field in dataclasses.fields(record) if field.name == name]
         if not fields:
             owners = [other for other in models if name in models[other].Options.names()]
             hint = f"; it is an option of {', '.join(owners)}" if owners else ""
-            where = "any model" if self.model == "auto" else f"model {self.model!r}"
+            where = "any model" if self.model in CHOSEN else f"model {self.model!r}"
             raise InputError(f"there is no setting {name!r} of {where}{hint}: see excora fit --model NAME --help")
         wrong: list[InputError] = []
         for field in fields:
@@ -216,6 +217,8 @@ class Settings:
         >>> Settings().model_for("table").name, Settings(epochs=9).model_for("table").name
         ('kriging', 'ft-transformer')
         """
+        if self.model == "best":
+            raise InputError("model 'best' is what a fit chooses on its validation part: name a model here")
         if self.model != "auto":
             return models[self.model]
         options = {*self.named} - {*Recipe.names(), *Machine.names()}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from excora.models.parts.company import Company
@@ -37,6 +38,14 @@ def test_a_study_of_a_real_table_runs_on_a_file_like_it(
     (tmp_path / "imports-85.data").write_text("\n".join(automobile) + "\n")
     cars = [" ".join(f"{x:.3f}" for x in [*rng.normal(size=7), float(rng.integers(1, 4))]) for _ in range(60)]
     (tmp_path / "auto-mpg.data").write_text("\n".join(cars) + "\n")
+    servo = [",".join([*rng.choice(["A", "B"], 2), *(f"{x:.3f}" for x in rng.normal(size=3))]) for _ in range(60)]
+    (tmp_path / "servo.data").write_text("\n".join(servo) + "\n")
+    named = {"class": rng.choice(["B", "C"], 60), "area": rng.integers(1, 3, 60), "C": rng.normal(size=60)}
+    flares = pd.DataFrame({**named, "M": 0, "X": 0})
+    flares.to_csv(tmp_path / "flare.data2", sep=" ", index=False)
+    named = {"date": "1/1/2015", "team": rng.integers(1, 4, 60), "day": rng.choice(["Monday", "Sunday"], 60)}
+    garments = pd.DataFrame({**named, "over_time": rng.normal(size=60), "actual_productivity": rng.uniform(size=60)})
+    garments.to_csv(tmp_path / "garments_worker_productivity.csv", index=False)
     found = reproduce(name, tmp_path / "out", preset="quick", data=tmp_path)
     assert all(np.isfinite(row["test PCC"]) for row in found["table"])
     assert blocks()[name]({name: found}).startswith("|")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     with (where / "mosi" / "mosi_labels_transcripts.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["label", "split_standard"])
+        writer.writerow(["label", "split_standard", "video_id"])
         for k in range(120):
-            writer.writerow([float(values[first[k], 0]), ("train", "valid", "test")[k % 3]])
+            writer.writerow([float(values[first[k], 0]), ("train", "valid", "test")[k % 3], f"v{k // 4}"])
     return where
 
 
@@ -56,6 +57,14 @@ def test_the_official_parts_are_the_same_for_every_seed(folder: Path, sample: Sa
     assert all(np.array_equal(*pair) for pair in zip(sample.split, again.split, strict=True))
     with pytest.raises(InputError, match="--data"):
         TASKS[MOSI].read(folder / "nowhere", None, 0)
+
+
+def test_a_seed_of_mosi_by_video_tests_a_fold_of_whole_videos(folder: Path) -> None:
+    parts = [TASKS["MOSI by video, frozen"].read(folder, None, seed) for seed in range(tasks.FOLDS)]
+    assert sorted(np.concatenate([part.split.test for part in parts])) == list(range(120))
+    for part in parts:
+        for one, other in itertools.combinations(part.split, 2):
+            assert not set(part.unit[one]) & set(part.unit[other])
 
 
 def test_every_arm_has_the_same_trials_and_a_reference() -> None:
@@ -94,7 +103,7 @@ def test_outside_is_beyond_every_element_of_the_bag(sample: Sample, arm: str) ->
     if arm in arms.ABLATED:
         details = network.pool(torch.randn(3, 2, 4)).details
         gain = details["gamma"] if "gamma" in details else torch.ones(3)
-        assert bool((gain == 1).all()) == (arm == "eca-paper without SRA")
+        assert bool((gain == 1).all()) == (arm != "eca-paper without DATS")
     far = 0
     for k in index:
         inputs: Any = built.features.read(np.array([k]))

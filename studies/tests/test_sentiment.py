@@ -10,9 +10,9 @@ import pytest
 from excora.errors import InputError
 from excora.tasks.sentiment import SentimentTask
 from excora_studies import reproduce
-from excora_studies.sentiment import chosen, clips, configure, fits, page, run_key, trial_key
+from excora_studies.sentiment import chosen, clips, configure, drawing, fits, page, run_key, trial_key
 from excora_studies.sentiment.arms import PARTS, SEEDS, Arm, users_part
-from excora_studies.sentiment.table import make
+from excora_studies.sentiment.table import TOGETHER, make
 from excora_studies.tabular.scores import pack, pack_codes
 
 CLIPS = 60
@@ -74,7 +74,7 @@ def test_every_arm_can_be_asked_for():
         for name, arm in part.arms.items():
             assert arm.reference is None or arm.reference in part.arms, name
             assert 1 <= arm.seeds <= len(SEEDS)
-            if not arm.ridge and "words" not in arm.modalities:
+            if not arm.ridge and not {"words", "near"} & {*arm.modalities}:
                 for trial in arm.trials:
                     settings = fits.asked(arm, dict(trial), 1284)
                     assert fits.Settings(**settings).settled("modalities", 1284).model == settings["model"]
@@ -90,10 +90,10 @@ def test_a_users_own_file(tmp_path):
     assert {"ALMT", "TFN", "ICCN (our reading)"} <= {*part.arms}
 
 
-def made_results(configuration):
+def made_results(configuration, part="frozen text"):
     generator = np.random.default_rng(0)
     label = generator.normal(size=30).clip(-3, 3)
-    part, about = next(iter(configuration["parts"].items()))
+    about = configuration["parts"][part]
     results = {
         f"{part} | test part": {"target": pack(label), "unit": pack_codes(np.arange(30) // 3), "sizes": [1, 1, 30]}
     }
@@ -167,14 +167,60 @@ def test_the_study_runs_from_one_end_to_the_other(folder, tmp_path, monkeypatch)
         "streams, linear: ECA",
     ]
     assert (tmp_path / "out" / "scores.png").exists()
-    shown = content["summary"]["attention"]["streams, linear: ECA"]
+    for name in ("predicted", "epochs", "attention"):
+        assert (tmp_path / "out" / f"{name}.png").exists(), name
+    shown = content["summary"]["attention"]["frozen text"]["streams, linear: ECA"]
     assert len(shown) == fits.SHOWN
     assert shown[0]["predicted"] <= shown[-1]["predicted"]
     assert sum(weight for _, weight in shown[0]["words"]) == pytest.approx(1.0, abs=1e-4)
     assert "| streams, linear: ECA |" in page.words({"sentiment": content})
+    assert content["summary"]["seconds"]["frozen text"]["ridge, text"] < 60
+    assert "| frozen text | 3 |" in page.seconds({"sentiment": content})
 
 
 def test_planted_clips_tell_by_vision_alone():
     found = clips.planted(None, modalities=("vision",))
     assert [len(part) for part in found.split] == [500, 200, 400]
     assert list(found.dataset.content.frames) == ["vision"]
+
+
+def test_frames_are_shown_and_the_error_of_every_epoch_is_that_of_validation():
+    made = clips.planted(None, modalities=("vision",))
+    arm = PARTS["planted"].arms["streams, linear: ECA"]
+    found = fits.run(made, arm, {"learning_rate": 0.03}, 1, chooses="validation", epochs=3)
+    assert len(found["curves"]["mae"]) == len(found["curves"]["mse"]) == 3
+    label = made.dataset.target[made.split.validation, 0]
+    scale = made.dataset.target[made.split.train, 0].std()
+    for mae, mse in zip(found["curves"]["mae"], found["curves"]["mse"], strict=True):
+        assert 0.5 * scale * mse**0.5 < mae < scale * mse**0.5 < 2 * label.std()
+    clip = found["attention"][0]
+    lengths = made.dataset.content.frames["vision"].bags.lengths[made.split.test]
+    assert len(clip["frames"]["vision"]) in lengths
+    assert sum(clip["frames"]["vision"]) == pytest.approx(1.0, abs=1e-4)
+    assert "words" not in clip
+
+
+def test_a_curve_is_dashed_from_where_it_is_flat():
+    epochs = np.arange(60)
+    pcc, mse = (0.8 * (1 - np.exp(-epochs / 4))).tolist(), (1 / (1 + epochs)).tolist()
+    rising, flat = drawing._with_plateau("a", {"pcc": pcc, "mse": mse}, mse)
+    assert (rising.dashed, flat.dashed) == (False, True)
+    assert rising.x[-1] == flat.x[0]
+    assert [*rising.y, *flat.y[1:]] == mse
+    assert len(drawing._with_plateau("a", {"pcc": [0.1, 0.2], "mse": [1.0, 0.9]}, [1.0, 0.9])) == 1
+
+
+def test_what_was_said_around_a_clip_follows_its_end_mark(folder):
+    words = clips.official(folder, modalities=("near", "around"), rows=2).dataset.content.words
+    assert words[0] == "a film [SEP]  [SEP] a film"
+    assert words[1] == "a film [SEP] a film [SEP] a film"
+
+
+def test_all_runs_of_the_tuned_part_have_one_vote_each(folder):
+    configuration = configure(seeds=2, preset="cpu", data=folder)
+    _, results = made_results(configuration, "tuned text")
+    rows = [row for row in make(configuration, results).rows if row["part"] == "tuned text"]
+    assert rows[-1]["arm"] == TOGETHER[1]
+    assert rows[-1]["seeds"] == sum(row["seeds"] for row in rows[:-1])
+    assert {*rows[-1]} == {*rows[0]}
+    assert rows[-1]["PCC"] > max(row["PCC"] for row in rows[:-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from excora.application import fit, predict
 from excora.application.fitting import AGAIN
 from excora.application.run import Run
 from excora.errors import InputError
-from excora.settings import Setup
+from excora.settings import Settings, Setup
 from excora.training import train
 
 
@@ -155,3 +156,23 @@ def test_events_are_fitted_by_their_times_and_predicted_wherever_they_stand(tmp_
     np.testing.assert_allclose(after[before.index], before, atol=1e-4)
     frame.assign(t=3 * frame["t"]).to_csv(tmp_path / "slower.csv", index=False)
     assert np.abs(predict(run, tmp_path / "slower.csv").frame.set_index("id")["prediction"] - before).max() > 1e-3
+
+
+def test_the_best_model_is_chosen_on_validation_and_is_a_run_like_any_other(tmp_path, monkeypatch):
+    table().to_csv(tmp_path / "data.csv", index=False)
+    settings = Settings("best", neighbours=5, epochs=1, batch_size=32)
+    run = fit(tmp_path / "data.csv", output=tmp_path / "run", settings=settings, progress=False, **ROLES)
+    tried, chosen = run.results["candidates"], run.config["settings"]["model"]
+    assert [one["model"] for one in tried] == ["kriging", "retrieval"]
+    assert chosen == min(tried, key=lambda one: one["validation"]["criterion"])["model"]
+    assert run.results["notes"][-1].startswith(f"{chosen} is the best of these on the validation part")
+    assert f"--model {chosen}" in run.config["rerun"]
+    assert f"{chosen} is the best of these" in (run.path / "report.html").read_text()
+    assert predict(run.path, tmp_path / "data.csv").frame["prediction:y"].notna().all()
+    monkeypatch.setattr("excora.application.fitting.choose", None)  # what was chosen is not looked for again
+    again = fit(tmp_path / "data.csv", output=tmp_path / "run", settings=settings, resume=True, progress=False, **ROLES)
+    assert again.config["candidates"] == tried
+    config = content(tmp_path / "run", "config.json")
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"candidates": [{"model": 3}]}))
+    with pytest.raises(InputError, match=r"candidates in .* are damaged"):
+        fit(tmp_path / "data.csv", output=tmp_path / "run", settings=settings, resume=True, progress=False, **ROLES)

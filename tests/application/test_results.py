@@ -79,5 +79,5 @@ def test_clips_are_judged_as_their_field_does_and_their_words_are_shown(tmp_path
     pools = content(tmp_path / "run", "attention.json")["pools"]
     assert set(pools) == {"text", "vision"}
     assert {top["label"] for bag in pools["text"]["bags"] for top in bag["top"]} <= set(WORDS)
-    assert all(top["label"].isdigit() for bag in pools["vision"]["bags"] for top in bag["top"])
+    assert all(top["label"].removeprefix("frame ").isdigit() for bag in pools["vision"]["bags"] for top in bag["top"])
     assert "Scores of the field" in (tmp_path / "run" / "report.html").read_text()

@@ -81,3 +81,14 @@ def test_settings_of_a_stranger_are_checked_before_memory_is_taken(copy, change)
     (copy / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError):
         Run.load(copy)
+
+
+def test_a_run_of_another_version_says_which(copy):
+    config = content(copy, "config.json")
+    config["settings"]["options"]["flux"] = 1
+    (copy / "config.json").write_text(json.dumps(config | {"excora": "9.1.0"}))
+    with pytest.raises(InputError, match=r"config.json: unknown options flux \(written by Excora 9.1.0, and this is "):
+        Run.load(copy)
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"config.json: unknown options flux$"):
+        Run.load(copy)

@@ -20,3 +20,10 @@ def test_a_pickle_becomes_safetensors(tmp_path, monkeypatch, capsys):
     code, _, error = invoke(monkeypatch, capsys, "convert", path, output)
     assert code == 2
     assert "builtins.print" in error
+
+
+def test_another_file_is_refused_with_what_is_expected(tmp_path, monkeypatch, capsys):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    code, _, error = invoke(monkeypatch, capsys, "convert", tmp_path / "t.csv", tmp_path / "x.safetensors")
+    assert code == 2
+    assert "expected clips, a .pkl or .npz in MMSA's layout" in error

@@ -28,3 +28,13 @@ def test_the_options_reach_the_demonstration(monkeypatch):
     assert seen == {"output": Path("here"), "seeds": 2, "epochs": 24, "bags": 30, "console": None}
     assert call("demo", "--quiet").output == ""
     assert seen["console"] is None
+
+
+def test_files_to_try_are_written_and_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr("excora.tryout.write", lambda folder: {"table.csv": f"in {folder.name}"})
+    shown = call("demo", "--files", str(tmp_path / "try")).output
+    assert "table.csv" in shown
+    assert "in try" in shown
+    assert "excora fit table.csv --target price" in shown
+    assert json.loads(call("demo", "--files", str(tmp_path / "try"), "--json").output) == {"table.csv": "in try"}
+    assert call("demo", "--files", str(tmp_path / "try"), "--quiet").output == ""

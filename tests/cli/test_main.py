@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from excora.errors import InputError
 def test_help_imports_neither_torch_nor_sklearn():
     code = "import sys; sys.argv = ['excora', '--help']\nfrom excora.cli import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
-    code += "print(sorted({'torch', 'sklearn', 'pandas', 'numpy', 'lightning'} & set(sys.modules)))"
+    code += "print(sorted({'torch', 'numba', 'sklearn', 'pandas', 'numpy', 'lightning'} & set(sys.modules)))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines()[-1] == "[]"
     assert "excora demo" in printed
@@ -42,14 +45,37 @@ def test_an_error_of_ours_is_one_line_and_exit_code_2(monkeypatch, capsys):
     assert capsys.readouterr().err.strip() == "error: width 5, got 4"
 
 
-def test_ctrl_c_ends_without_a_traceback(monkeypatch):
+@pytest.mark.parametrize(("command", "hint"), [("fit", True), ("compare", True), ("tune", True), ("demo", False)])
+def test_ctrl_c_ends_with_what_to_do_in_place_of_a_traceback(command, hint, monkeypatch, capsys):
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "application", interrupted)
     with pytest.raises(SystemExit) as stop:
-        cli.main()
+        cli.main([command, "x.csv"])
     assert stop.value.code == 130
+    printed = capsys.readouterr().err
+    assert printed.startswith("stopped")
+    assert ("--resume" in printed) is hint
+
+
+def test_a_full_disk_is_one_line_and_another_failure_is_not_hidden(monkeypatch, capsys):
+    def fails(number: int) -> Callable[[object], None]:
+        def fail(_: object) -> None:
+            raise OSError(number, os.strerror(number), "run/x")
+
+        return fail
+
+    monkeypatch.setattr(cli, "application", fails(errno.ENOSPC))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["compare", "x.csv"])
+    assert stop.value.code == 2
+    printed = capsys.readouterr().err
+    assert "No space left on device: run/x; what is finished stays" in printed
+    assert "--resume" in printed
+    monkeypatch.setattr(cli, "application", fails(errno.ENOENT))
+    with pytest.raises(FileNotFoundError):
+        cli.main(["fit"])
 
 
 @pytest.mark.parametrize(

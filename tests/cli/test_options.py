@@ -97,3 +97,8 @@ def test_an_option_that_the_help_does_not_show_can_be_given(table, tmp_path):
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["data"]["sep"] == ","
     assert "--sep ," in config["rerun"]
+
+
+def test_an_option_of_another_model_is_named_as_such():
+    result = call("fit", "x.csv", "--model", "pool", "--metric", "elliptical", "--target", "y", "--output", "run")
+    assert "there is no setting 'metric' of model 'pool'; it is an option of retrieval" in str(result.exception)

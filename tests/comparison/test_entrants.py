@@ -32,6 +32,8 @@ def test_any_model_with_any_pool_and_any_peer_can_be_asked_for():
     assert [one.peer for one in who][-2:] == ["extratrees", "mean"]
     with pytest.raises(InputError, match="the pools of model 'ft-transformer' are softmax, eca-paper, eca"):
         entrants(["ft-transformer:mean"], settings, "table")
+    with pytest.raises(InputError, match="got 'lightgmb'; did you mean 'lightgbm'\\?"):
+        entrants(["lightgmb"], settings, "table")
     found = quick(table(), models=names[1:3], seeds=1, settings=settings)
     assert {row.label for row in found.rows} == {"ft-transformer, softmax", "retrieval, mean"}
 

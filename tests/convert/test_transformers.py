@@ -252,3 +252,29 @@ def test_importing_the_converter_imports_no_library() -> None:
     code = "import sys, excora.convert; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert not {"transformers", "timm", "torchmil", "peft", "safetensors"} & set(found.stdout.split())
+
+
+def test_a_layer_that_calls_its_width_head_size_converts() -> None:
+    config = transformers.GPTNeoXConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37, vocab_size=99
+    )
+    model = transformers.GPTNeoXModel(config).eval()
+    before = model(input_ids=tokens(), attention_mask=REAL.long()).last_hidden_state
+    conversion = extrapolate_(model)
+    after = model(input_ids=tokens(), attention_mask=REAL.long()).last_hidden_state
+    assert list(conversion.converted) == ["layers.1.attention"]
+    torch.testing.assert_close(after[REAL], before[REAL], atol=1e-5, rtol=0)
+
+
+@pytest.mark.skipif(not hasattr(transformers, "DeepseekV32Config"), reason="this transformers has no DeepSeek V3.2")
+def test_attention_to_chosen_keys_is_left_alone() -> None:
+    """It masks what was not chosen for "eager" and "sdpa" by name: under another name it attended to everything."""
+    sizes = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 1, "vocab_size": 99, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 8, "q_lora_rank": 8}
+    parts = {"qk_rope_head_dim": 8, "v_head_dim": 8, "qk_nope_head_dim": 8, "first_k_dense_replace": 1}
+    index = {"index_topk": 3, "index_head_dim": 16, "index_n_heads": 2, "max_position_embeddings": 64}
+    model = transformers.DeepseekV32Model(transformers.DeepseekV32Config(**sizes, **heads, **parts, **index)).eval()
+    before = model(input_ids=tokens()).last_hidden_state
+    with pytest.raises(ConversionError, match=r"chosen keys alone \(indices\)"):
+        extrapolate_(model)
+    assert torch.equal(model(input_ids=tokens()).last_hidden_state, before)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
+
+import numpy as np
 import pytest
 
 from excora.data.delimited import GUESSED, Writing, read_delimited
@@ -63,3 +67,18 @@ def test_a_column_of_names_keeps_its_commas(tmp_path):
     found = open_frame(path, text=["id"])
     assert found.frame.to_dict("list") == {"id": ["1,5"], "x": [2.5]}
     assert found.notes == (f"a.csv: {SEMICOLONS}", f"a.csv: {COMMA}")
+
+
+@pytest.mark.parametrize("pack", [gzip.open, lzma.open])
+def test_a_small_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr("excora.data.delimited.BOMB", 1 << 20)
+    path = tmp_path / f"a.csv.{'gz' if pack is gzip.open else 'xz'}"
+    with pack(path, "wb") as file:
+        file.write(b"x,y\n" + b"0" * (1 << 24))
+    with pytest.raises(InputError, match=r"MB of text, .*unpack it first"):
+        read_delimited(path, (), GUESSED)
+    numbers = np.random.default_rng(0).normal(size=(200_000, 1))
+    rows = "\n".join(f"{x:.8f},1" for x in numbers[:, 0])
+    with pack(path, "wb") as file:
+        file.write(f"x,y\n{rows}\n".encode())
+    assert len(read_delimited(path, (), GUESSED)[0]) == 200_000

@@ -34,7 +34,7 @@ def test_text_files_of_all_sorts(tmp_path):
         ("a.csv", b"", "the file is empty"),
         ("a.csv", b"\n\n\n", "the file is empty"),
         ("a.csv", b"x,y,x\n1,2,3\n", "2 columns called 'x'"),
-        ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "not readable as delimited text"),
+        ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "more cells than the first line"),
         ("a.csv", b"x,y\n1,2\n3,4,5\n", "not readable as delimited text.*line 3"),
         ("a.csv", b'x,y\n"1,2\n', "not readable as delimited text"),
         ("a.csv", b"x,y\n\xff\x00,2\n", "not readable as delimited text"),
@@ -89,3 +89,10 @@ def test_a_row_has_one_name_in_every_format(tmp_path):
     found = [read(path, target="y") for path in sorted(tmp_path.iterdir())]
     assert [data.ids.tolist() for data in found] == [[str(k) for k in range(2, 11)]] * 4
     assert len({data.fingerprint() for data in found}) == 1
+
+
+def test_a_line_above_the_header_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("# made on Monday\na,y\n1,2\n3,4\n")
+    with pytest.raises(InputError, match="title or a comment above it"):
+        open_frame(path)

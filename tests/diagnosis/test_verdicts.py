@@ -91,6 +91,11 @@ def test_a_run_long_past_its_best_epoch_is_not_still_improving_whatever_its_pati
     rising = [{"pcc": 0.004 * t, "mse": 1 - 0.004 * t, "bags": 300} for t in epochs]
     assert verdict(training, validation=rising).name == "still improving"
     assert verdict(training, validation=rising, kept=44).name == "cannot tell"
+    assert "after the kept epoch" in verdict(training, validation=rising, kept=44).sentence
+    assert (
+        "but none is surely better than the start"
+        in verdict(training, validation=rising, kept=-1, held=rising[60]).sentence
+    )
 
 
 def test_a_flat_correlation_whose_error_still_falls_by_much_is_not_judged_yet() -> None:
@@ -276,3 +281,15 @@ def test_an_interval_above_0_that_is_not_enough_is_explained() -> None:
     found = verdict([], held=held, peers=scores(ridge=0.83))
     assert found.name == "cannot tell"
     assert "3 standard errors" in found.sentence
+
+
+def test_an_error_of_rounding_is_no_fault_of_scale() -> None:
+    """An exactly linear table: a third of 1e-10 is nothing to repair, and 60 rows tell as much as can be told."""
+    rho = 1 - 5e-11
+    held = {"pcc": rho, "mse": 3e-10, "mse_affine": 2 * (1 - rho**2), "bags": 60}
+    spread = Interval(rho, 1 - 4e-10, 1 - 5e-12, "bootstrap")  # as good as 16 rows
+    found = verdict([], held=held, interval=spread, peers=scores(ridge=1.0, trees=0.99, neighbours=0.96))
+    assert found.name == "healthy"
+    assert "look for the label among the features" in found.sentence
+    doubled = held | {"mse": 2.0}
+    assert verdict([], held=doubled, peers=scores(ridge=1.0)).name == "scale or offset only"

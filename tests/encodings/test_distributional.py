@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from excora.encodings.distributional import co_occurrence, directional_projection, positive_pmi, symmetric_embedding
+from excora.encodings.distributional import (
+    co_occurrence,
+    directional_projection,
+    positive_pmi,
+    signed_embedding,
+    symmetric_embedding,
+)
 from excora.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -44,6 +50,16 @@ def test_directional_projections_have_the_similarity():
     q, k = directional_projection(S, dim=2)
     values = np.linalg.svd(S, compute_uv=False)
     assert np.linalg.norm(S - q @ k.T) == pytest.approx(np.linalg.norm(values[2:]))
+
+
+def test_signed_embeddings_have_the_similarity_and_nothing_on_the_diagonal():
+    both = S + S.T
+    embedding, signs = signed_embedding(both)
+    h = Q @ embedding
+    np.testing.assert_allclose((h * signs) @ h.T, Q @ both @ Q.T, atol=1e-12)
+    embedding, signs = signed_embedding(both, dim=3)
+    values = np.sort(np.abs(np.linalg.eigvalsh(both)))
+    assert np.linalg.norm(both - (embedding * signs) @ embedding.T) == pytest.approx(np.linalg.norm(values[:4]))
 
 
 def test_co_occurrence_counts_rows():

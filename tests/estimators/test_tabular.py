@@ -103,3 +103,28 @@ def test_a_saved_regressor_carries_its_rows(tmp_path):
     assert again.get_params() == model.get_params()
     assert again.setup_ == model.setup_
     assert len(load_file(tmp_path / "model.safetensors")["context_labels"]) == 48
+
+
+def test_the_best_model_is_chosen_on_rows_that_are_then_used():
+    x, y = frame(90)
+    model = TabularRegressor(model="best", neighbours=5, epochs=1, batch_size=32, random_state=0).fit(x, y[:, 0])
+    assert [one["model"] for one in model.candidates_] == ["kriging", "retrieval"]
+    least = min(model.candidates_, key=lambda one: one["validation"]["criterion"])
+    assert model.setup_.model == least["model"]
+    assert len(model.network_.context_x if least["model"] == "kriging" else x) == 90
+    model.set_params(warm_start=True)
+    before = model.candidates_
+    assert model.fit(x, y[:, 0]).candidates_ is before
+    with pytest.raises(InputError, match="is chosen on the validation part"):
+        TabularRegressor(model="best", validation_fraction=0.0).fit(x, y)
+
+
+def test_an_arrow_table_is_read_by_its_columns():
+    """As polars' frames are, which have the same method; as an array its text would be refused."""
+    arrow = pytest.importorskip("pyarrow")
+    x = np.random.default_rng(0).normal(size=40)
+    frame = pd.DataFrame({"x": x, "colour": np.where(x > 0, "red", "blue")})
+    table = arrow.Table.from_pandas(frame)
+    model = TabularRegressor(members=1, trees=False, random_state=0).fit(table, x)
+    assert list(model.feature_names_in_) == ["x", "colour"]
+    assert np.array_equal(model.predict(table), model.predict(frame))

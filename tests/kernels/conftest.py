@@ -12,7 +12,7 @@ from excora.kernels import calls, closed_form, compiled, function
 
 @pytest.fixture(params=[1 << 19, 8], ids=["one block", "many blocks"])
 def tile(request, monkeypatch):
-    for module, name in ((excora.ragged, "TILE"), (excora.kernels.attend, "CHUNK")):
+    for module, name in ((excora.ragged, "TILE"), (closed_form, "CHUNK")):
         monkeypatch.setattr(module, name, request.param)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -129,6 +130,40 @@ def test_an_interval_holds_its_share_of_labels(fitted):
     assert 0.78 <= shares[1] <= 1.0
     reach = [float(network.reach(level)[0]) for level in (0.1, 0.5, 0.9, 0.99)]
     assert reach == sorted(reach)
+
+
+def test_intervals_are_about_what_all_members_say_of_rows_that_they_do_not_see(monkeypatch):
+    told: list[members.Together] = []
+    given: list[tuple] = []
+
+    def listened(*words):
+        given.append(words)
+        told.append(members.together(*words))
+        return told[-1]
+
+    monkeypatch.setattr(kriging, "together", listened)
+    spec, features, target = wavy()
+    network, found = MODEL.build(spec, Samples(features, target, np.arange(200)), OPTIONS, seed=0)
+    held = torch.cat([m.held for m in given[0][1]])[told[0].some]
+    assert len(held) == 200
+    assert all(int(row) in given[0][1][int(k)].held for row, k in zip(held, told[0].own, strict=True))
+    output = network(found.read(held.numpy()))
+    torch.testing.assert_close(output.pooled["neighbours"].value, told[0].guess.mean(1), atol=2e-3, rtol=2e-3)
+    spread = (told[0].variance * network.unit).mean(1).sqrt()
+    torch.testing.assert_close(output.spread, spread, atol=2e-3, rtol=2e-3)
+    MODEL.build(spec, Samples(features, target, np.arange(200), time=np.arange(260.0)), OPTIONS, seed=0)
+    assert len(told) == 1, "in time order neighbours in time would flatter it"
+
+
+def test_members_that_have_learned_of_a_row_do_not_flatter_its_interval():
+    """One of two misses every label by 1, the other one, which knew it, by 0: e = 1/2, a = 1/4, e_1^2 - a = 3/4."""
+    n, nothing = 40, torch.zeros(40, 1)
+    told = members.Together(
+        torch.arange(n), torch.zeros(n).long(), torch.tensor([0.0, 1.0]).expand(n, 2).unsqueeze(2), torch.ones(n, 2, 1)
+    )
+    network = SimpleNamespace(share=torch.ones(()), unit=torch.ones(2, 1), reaches=torch.zeros(201, 1))
+    kriging._narrow(network, torch.ones(n, 1), [SimpleNamespace(guess=nothing)], told)
+    torch.testing.assert_close(network.reaches, torch.full((201, 1), 0.75**0.5))
 
 
 @pytest.mark.parametrize("case", ["few", "one group"])

@@ -124,6 +124,19 @@ def test_parameter_groups_keep_decay_off_gamma_and_temperature():
     assert len(parameter_groups(nn.Linear(2, 2), 0.1)) == 1
 
 
+def nested():
+    return torch.nested.nested_tensor([torch.zeros(2, DIM), torch.zeros(3, DIM)], layout=torch.jagged)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("train", [True, False])
+def test_a_traced_pool_is_refused(train):
+    """The compiled loops read shapes as numbers, which are tensors while torch.jit traces: it ended the process."""
+    pool = ECAPool(DIM).requires_grad_(train)
+    with pytest.raises(InputError, match=r"torch\.export"):
+        torch.jit.trace(lambda h: pool(h).value, torch.zeros(2, 3, DIM))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -131,6 +144,10 @@ def test_parameter_groups_keep_decay_off_gamma_and_temperature():
         (lambda: MeanPool(DIM)(Ragged(torch.zeros(2, DIM), torch.tensor([2])), torch.ones(1, 2).bool()), "no mask"),
         (lambda: SoftmaxPool(DIM)(Ragged(torch.zeros(2), torch.tensor([2]))), r"\(total, 5\)"),
         (lambda: SoftmaxPool(DIM, scorer=nn.Linear(DIM, 2))(torch.zeros(2, 3, DIM)), "one logit per element"),
+        (lambda: ECAPool(DIM)([torch.zeros(2, DIM)]), "plain tensor, got list; .*Ragged.collate"),
+        (lambda: MeanPool(DIM)(torch.zeros(1, 2, DIM).numpy()), "plain tensor, got ndarray"),
+        (lambda: SoftmaxPool(DIM)(torch.zeros(1, 2, DIM), [[True, False]]), "mask must be a plain tensor, got list"),
+        (lambda: ECAPool(DIM)(nested()), r"got a nested tensor; .*Ragged.collate\(h.unbind\(\)\)"),
         (lambda: ECAPool(DIM, dropout=1.0), r"\[0, 1\)"),
         (lambda: ECAPool(DIM, scale="none"), "'sqrt_dim' or 'paper'"),
         (lambda: ECAPool(DIM, residual="half"), "'free', 'paper' or None"),

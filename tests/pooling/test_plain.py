@@ -15,10 +15,10 @@ from pooling.samples import DIM, batch, state
 
 @pytest.mark.parametrize("seed", range(3))
 def test_softmax_and_gated_pools_equal_the_oracle(seed):
-    """z = h.w / sqrt(dim) + b, and z = w.(tanh(U h) * sigmoid(V h)) + b."""
+    """z = h.w / sqrt(dim) + b, z = h.w + b, and z = w.(tanh(U h) * sigmoid(V h)) + b."""
     torch.manual_seed(seed)
     h, mask = batch(seed)
-    for pool in (SoftmaxPool(DIM).double(), GatedPool(DIM, hidden=5).double()):
+    for pool in (SoftmaxPool(DIM).double(), SoftmaxPool.unscaled(DIM).double(), GatedPool(DIM, hidden=5).double()):
         with torch.no_grad():
             for parameter in pool.parameters():
                 parameter.copy_(torch.randn_like(parameter) * 2)
@@ -29,6 +29,8 @@ def test_softmax_and_gated_pools_equal_the_oracle(seed):
                 content = np.tanh(real @ p["scorer.content.weight"].T + p["scorer.content.bias"])
                 gate = 1 / (1 + np.exp(-(real @ p["scorer.gate.weight"].T + p["scorer.gate.bias"])))
                 logits = (content * gate) @ p["scorer.out.weight"][0] + p["scorer.out.bias"][0]
+            elif p["scorer.weight"].ndim == 2:
+                logits = real @ p["scorer.weight"][0] + p["scorer.bias"][0]
             else:
                 logits = real @ p["scorer.weight"] / math.sqrt(DIM) + p["scorer.bias"][0]
             expected = eca_bag(real, logits, 1.0, 1.0)

@@ -10,7 +10,7 @@ import pytest
 
 from excora.errors import InputError
 from excora.monitor import PlateauMonitor
-from excora.report import ComparisonRecord, RunRecord, page_of_comparison, page_of_run, write_report
+from excora.report import ComparisonRecord, RunRecord, page_of_comparison, page_of_run, records, write_report
 from excora.report.parts import Score
 from report.samples import Page, shown, write_comparison
 
@@ -70,3 +70,11 @@ def test_what_is_wrong_in_memory_is_named(content):
         RunRecord.of(metrics=[{"epoch": 0}])
     with pytest.raises(InputError, match="predictions: the column 'prediction:a' is missing"):
         RunRecord.of(predictions={"id": [], "part": [], "target:a": []})
+
+
+def test_of_several_files_the_line_names_the_first_and_their_number(tmp_path):
+    assert records._line("a/slide0.h5ad a/slide1.h5ad 'b c.h5ad'", "more") == "From slide0.h5ad and 2 more, more"
+    assert records._line("table.csv") == "From table.csv"
+    assert records._line("it's.csv") == "From it's.csv"
+    (tmp_path / "two words.csv").write_text("")
+    assert records._line(tmp_path / "two words.csv") == "From two words.csv"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from excora.application.run import Run
 from excora.application.simple import simple_models
 from excora.data import sources
 from excora.data.dataset import Dataset
+from excora.data.doubts import doubts
 from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import Split, split
@@ -30,6 +31,7 @@ from excora.settings import Settings, Setup
 from excora.storage import read_json, write_json
 from excora.training import Training, is_main, train
 from excora.training.building import Built, build
+from excora.training.choosing import choose, summary, with_model
 from excora.training.progress import patiently, say
 
 #: Said of a run that had ended and went on with more epochs.
@@ -43,6 +45,13 @@ class Job(NamedTuple):
     split: Split
     setup: Setup
     built: Built
+    tried: Sequence[dict[str, Any]] = ()  #: what competed for "best", if anything did
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What would make the scores of this run too good to be true."""
+        plain = sources[self.dataset.kind].plain(self.dataset, self.built.preparation.content)
+        return doubts(self.dataset, self.split, plain)
 
 
 def fit(
@@ -100,18 +109,21 @@ def _fit(
     tell("preparing the data" if isinstance(data, Dataset) else f"reading {shown(data)}")
     dataset = data if isinstance(data, Dataset) else read(data, **vars(given))
     tell(f"{len(dataset):,} {sources[dataset.kind].sample}s read")
-    job = _job(dataset, **shares, settings=Settings() if settings is None else settings, tell=tell)
+    known = read_json(folder / "config.json") if there else {}
+    asked, tried = _again(Settings() if settings is None else settings, known)
+    job = _job(dataset, **shares, settings=asked, tried=tried, tell=tell)
+    for line in job.doubts if progress and writes else ():
+        tell(line)
     path = None if isinstance(data, Dataset) else data
     chosen, dataset = not dataset.targets, job.dataset  # whether the source has chosen the targets
     config = _config(path, given, job, shares, folder, chosen=chosen)
     if not baselines:
         config["rerun"] += " --no-baselines"
     if there:
-        before = read_json(folder / "config.json")
-        _check_same(folder, before, config)
-        if before.get("state") == "finished" and before.get("settings") == config["settings"]:
+        _check_same(folder, known, config)
+        if known.get("state") == "finished" and known.get("settings") == config["settings"]:
             return Run.load(folder)
-        if looked := int(before.get("state") == "finished") + int(before.get("looked", 0)):
+        if looked := int(known.get("state") == "finished") + int(known.get("looked", 0)):
             config |= {"looked": looked}
     if writes:
         samples = len(job.split.validation) + len(job.split.test)
@@ -119,7 +131,7 @@ def _fit(
         write_json(folder / "preparation.json", job.built.preparation.to_dict())
         write_json(folder / "config.json", config)
     try:
-        simple = simple_models(*job, progress=progress) if baselines and writes else None
+        simple = simple_models(*job[:4], progress=progress) if baselines and writes else None
         training = train(
             job.built.network, job.built.features, job.built.target, job.split, job.setup.recipe, job.setup.machine,
             weight=None if dataset.weight is None else dataset.weight.astype(np.float32),
@@ -138,8 +150,21 @@ def _silent(line: str) -> None:
     """Where nobody wants to know."""
 
 
+def _again(settings: Settings, before: dict[str, Any]) -> tuple[Settings, list[dict[str, Any]]]:
+    """Of a run that goes on: what was the best then is not looked for again."""
+    tried = before.get("candidates", [])
+    try:
+        summary(tried, "")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the candidates in config.json are damaged: {type(error).__name__} {error}") from None
+    given = before.get("settings")
+    model = given.get("model") if isinstance(given, dict) else None
+    return with_model(settings, model) if settings.model == "best" and isinstance(model, str) else settings, tried
+
+
 def _job(
-    dataset: Dataset, validation: float, test: float, settings: Settings, *, tell: Callable[[str], None]
+    dataset: Dataset, validation: float, test: float, settings: Settings, tried: Sequence[dict[str, Any]], *,
+    tell: Callable[[str], None],
 ) -> Job:  # fmt: skip
     source = sources[dataset.kind]
     parts = split(dataset, validation=validation, test=test, seed=settings.named.get("seed", 0))
@@ -147,11 +172,14 @@ def _job(
     dataset = source.targeted(dataset, parts.train)
     if dataset.target is None:
         raise InputError("fit needs labelled samples: name the target, or give a Dataset with one")
+    if settings.model == "best":
+        settings, tried = choose(dataset, parts, settings, tell=tell)
     setup = settings.settled(dataset.kind, len(parts.train))
     counts = [f"{len(part):,} to {word}" for word, part in zip(("train", "validate", "test"), parts, strict=True)]
     tell(f"model {setup.model}, samples: {', '.join(counts)}")
     with patiently(f"preparing {setup.model}", tell):
-        return Job(dataset, parts, setup, build(dataset, parts.train, setup, validation=parts.validation))
+        built = build(dataset, parts.train, setup, validation=parts.validation)
+    return Job(dataset, parts, setup, built, tried)
 
 
 def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job, simple: Baselines | None) -> Run:
@@ -164,6 +192,9 @@ def _finish(folder: Path, config: dict[str, Any], training: Training, job: Job, 
     peers = [] if simple is None else simple.records(parts)
     found = evaluate(training, job.dataset, job.split, job.setup, job.built, peers=peers)
     found.results["notes"].extend([] if simple is None else simple.notes)
+    found.results["notes"].extend(summary(job.tried, job.setup.model))
+    found.results.update({"candidates": list(job.tried)} if job.tried else {})
+    found.results["notes"].extend(job.doubts)
     if config.get("looked"):
         found.results["notes"].append(AGAIN)
     found.write(folder)
@@ -203,7 +234,7 @@ def _config(
         "network": job.built.network.learned,
         "state": "training",
         "environment": versions(),
-    }  # fmt: skip
+    } | ({"candidates": list(job.tried)} if job.tried else {})  # fmt: skip
     found: dict[str, Any] = json.loads(json.dumps(content))  # as it will come back from the file
     return found
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN = 12  #: samples of the test part whose attention the report shows
 HEAVIEST = 12  #: elements of each
+SAID = 400  #: letters of what was said in each, if it is a clip
 
 Floats = NDArray[np.float64]
 
@@ -212,13 +213,14 @@ Namer = Callable[[int, int], str]
 def _namer(network: Network, dataset: Dataset, built: Built, pool: str) -> Namer:
     """Elements that are samples themselves by their id, others by the name the network has for them, or by number.
 
-    Features may name the elements of each sample, such as the words of a text, for a pool that is called after them.
+    Features may name the elements of each sample, such as the words of a text, for a pool that is called after them;
+    what a network puts before them, to be learned, is its own.
     """
     sample_of = getattr(built.features, "element_sample", None)
     name_of = getattr(built.features, "element_name", None)
     if name_of is not None:
         first = network.leading
-        return lambda sample, k: f"token {k}" if k < first else name_of(pool, sample, k - first)
+        return lambda sample, k: f"own token {k}" if k < first else name_of(pool, sample, k - first)
     names = network.element_names(built.preparation.element_names)
 
     def name(sample: int, k: int) -> str:
@@ -257,7 +259,7 @@ def _picture(place: Placer, pool: str, looked: Looked, number: int) -> dict[str,
 def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> dict[str, Any]:
     assert dataset.target is not None
     target = dataset.target[looked.position]
-    one = len(target) == 1
+    one, words = len(target) == 1, getattr(dataset.content, "words", None)
     return {
         "id": str(dataset.ids[looked.position]),
         "prediction": float(prediction[0]) if one else prediction.tolist(),
@@ -265,6 +267,7 @@ def _bag(looked: Looked, prediction: Floats, dataset: Dataset, name: Namer) -> d
         "gamma": looked.gamma,
         "temperature": looked.temperature,
         "elements": looked.elements,
+        **({} if words is None else {"said": str(words[looked.position])[:SAID]}),
         "top": [
             {"label": name(looked.position, k), "weight": weight, "effective": effective}
             for k, weight, effective in looked.heaviest

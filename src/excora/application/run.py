@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import excora
 from excora.data.preparation import Preparation
 from excora.errors import InputError
 from excora.models import Network
@@ -36,7 +37,11 @@ class Run:
         if not folder.is_dir():
             raise InputError(f"{folder}: there is no such folder; give a run folder of `excora fit`")
         config = read_json(folder / "config.json")
-        setup = Setup.from_dict(config.get("settings", {}))
+        try:
+            setup = Setup.from_dict(config.get("settings", {}))
+        except InputError as error:
+            told = str(error).removesuffix(": written by another version of Excora?")
+            raise InputError(f"{folder / 'config.json'}: {told}{_versions(config)}") from None
         preparation = Preparation.from_dict(read_json(folder / "preparation.json"))
         learned = config.get("network", {})
         network = read_weights(folder / "weights.safetensors", setup.model, preparation.spec, setup.options, learned)
@@ -59,3 +64,11 @@ class Run:
         from excora.application.console import table_of
 
         return table_of(self)
+
+
+def _versions(config: dict[str, Any]) -> str:
+    """That another version wrote it, if one did."""
+    wrote = config.get("excora")
+    if not isinstance(wrote, str) or wrote == excora.__version__:
+        return ""
+    return f" (written by Excora {wrote[:20]}, and this is {excora.__version__})"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 try:
     import typer
@@ -35,6 +37,12 @@ from excora.cli import (
 
 #: Commands with settings: their options take the models to make, and so are made when the command is called.
 TRAINING = ("fit", "compare")
+
+
+#: Commands that take up what they had begun.
+RESUMED = ("fit", "compare", "tune")
+#: What a disk says that is full, or that one may not write to.
+DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def application(words: Sequence[str]) -> typer.Typer:
@@ -74,7 +82,7 @@ def _completed() -> list[str]:
     if "_EXCORA_COMPLETE" not in os.environ:
         return []
     asked = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")  # bash, and the others
-    return [*asked.split()[1:], "--all"]
+    return [*asked.split()[1:], "--all", options.COMPLETING]
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -82,10 +90,23 @@ def main(words: Sequence[str] | None = None) -> None:
     from excora.errors import ExcoraError
 
     words = sys.argv[1:] if words is None else words
+    resumes = bool(words) and words[0] in RESUMED
     try:
         application(_completed() or words)(list(words), prog_name="excora")
     except ExcoraError as error:
-        Console(stderr=True, soft_wrap=True).print("[red]error:[/red]", Text(as_options(str(error))))
-        raise SystemExit(2) from None
+        _end(2, "[red]error:[/red]", Text(as_options(str(error))))
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        place = f": {error.filename}" if error.filename else ""
+        hint = "what is finished stays: make room or give another folder" + (", then --resume" if resumes else "")
+        _end(2, "[red]error:[/red]", Text(f"{error.strerror}{place}; {hint}"))
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        hint = ": the same line with --resume goes on, or begins again where nothing was finished" if resumes else ""
+        _end(130, f"stopped{hint}")
+
+
+def _end(code: int, *said: str | Text) -> NoReturn:
+    """End the process with a line instead of a traceback."""
+    Console(stderr=True, soft_wrap=True).print(*said)
+    raise SystemExit(code) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from excora.cli.declared import Declared, declarations
 from excora.data.roles import Roles
+from excora.options import CHOSEN
 
 Data = Annotated[
     list[Path],
@@ -30,6 +31,9 @@ _SAYS = {role.name: role.says for role in Roles.fields()}
 Sep = Annotated[str | None, typer.Option(help=_SAYS["sep"], rich_help_panel="Data")]
 Decimal = Annotated[str | None, typer.Option(help=_SAYS["decimal"], rich_help_panel="Data")]
 Encoding = Annotated[str | None, typer.Option(help=_SAYS["encoding"], rich_help_panel="Data")]
+
+#: Stands in the words of a line that a shell asks to complete.
+COMPLETING = "--completing"
 
 Command = Callable[..., None]
 #: Type, default and typer's description of an option.
@@ -60,31 +64,39 @@ def settings(command: Command, words: Sequence[str]) -> Command:
 
     Without a model, the options of all models are taken and those that most have are shown.
     """
-    from excora.models import models
-    from excora.settings import Machine, Recipe, Settings
-
-    model = _named(words)
-    chosen = [models[model]] if model in models else [models[name] for name in models]
-    says = f"Which model: auto, {', '.join(models)}; [bold]--model NAME --help[/bold] shows its options."
+    found = declarations(help_only="--help" in words or COMPLETING in words)
+    models, model = found.models, _named(words)
+    chosen = [models[model]] if model in models else list(models.values())
+    several = len(chosen) > 1
+    known = ", ".join(("auto", "best (on validation)", *models))
+    says = f"Which model: {known}; [bold]--model NAME --help[/bold] shows its options."
     options: dict[str, Option] = {
-        "model": (Literal[("auto", *models)], "auto", typer.Option(help=says, rich_help_panel="Model"))
+        "model": (Literal[(*CHOSEN, *models)], "auto", typer.Option(help=says, rich_help_panel="Model"))
     }
     presets = {preset for kind in chosen for preset in kind.presets}
     if presets:
         says = (
             f"Options and recipe that belong together, but for what is named beside it: {', '.join(sorted(presets))}."
         )
-        extra = typer.Option(help=says, rich_help_panel="Model", hidden=len(chosen) > 1)
-        options["preset"] = (str | None, None, extra)
+        options["preset"] = (str | None, None, typer.Option(help=says, rich_help_panel="Model", hidden=several))
     for kind in chosen:
-        for field in dataclasses.fields(kind.Options):
-            hidden = len(chosen) > 1 and not all(field.name in other.Options.names() for other in chosen)
-            options.setdefault(field.name, _option(field, {}, "Model", several=len(chosen) > 1, hidden=hidden))
-    wanted = chosen[0].recipe if len(chosen) == 1 else {}
-    for record, panel in ((Recipe, "Training"), (Machine, "Machine")):
-        for field in dataclasses.fields(record):
-            options[field.name] = _option(field, wanted, panel, several=len(chosen) > 1)
-    return _gather(command, "settings", options, lambda values: Settings(**values))
+        for field in kind.options:
+            hidden = several and not all(field.name in other.names() for other in chosen)
+            options.setdefault(field.name, _option(field, {}, "Model", several=several, hidden=hidden))
+    for kind in models.values():  # of another model than the one that is named: taken, so that Settings can say so
+        for field in kind.options:
+            options.setdefault(field.name, _option(field, {}, "Model", several=True, hidden=True))
+    wanted = {} if several else chosen[0].recipe
+    for fields, panel in ((found.recipe, "Training"), (found.machine, "Machine")):
+        for field in fields:
+            options[field.name] = _option(field, wanted, panel, several=several)
+    return _gather(command, "settings", options, _settings)
+
+
+def _settings(values: dict[str, Any]) -> Any:
+    from excora.settings import Settings
+
+    return Settings(**values)
 
 
 #: What people need first; the help shows the rest on request.
@@ -97,7 +109,7 @@ def brief(command: Command, words: Sequence[str]) -> Command:
 
     With a model in ``words``, its options and those of its training are shown too, with ``--all`` every one.
     """
-    shown = {"Model", "Training"} if _named(words) != "auto" else set[str]()
+    shown = {"Model", "Training"} if _named(words) not in ("auto", "best") else set[str]()
     signature = inspect.signature(command)
     parameters = []
     for parameter in signature.parameters.values():
@@ -130,23 +142,17 @@ def _named(words: Sequence[str]) -> str:
     return "auto"
 
 
-def _option(
-    field: dataclasses.Field[Any], wanted: Mapping[str, Any], panel: str, *, several: bool, hidden: bool = False
-) -> Option:
-    """A field of a record as an option that is None until somebody names it: then the model's own wish holds."""
-    from excora.options import choices_of
-
-    rule, choices = field.metadata, choices_of(field.metadata)
-    kind: Any = Literal[choices] if choices and not several else type(field.default)
-    shown = str(wanted.get(field.name, field.default))
+def _option(field: Declared, wanted: Mapping[str, str], panel: str, *, several: bool, hidden: bool = False) -> Option:
+    """An option that is None until somebody names it: then the model's own wish holds."""
+    kind: Any = Literal[field.choices] if field.choices and not several else _KINDS[field.kind]
+    shown = wanted.get(field.name, field.default)
     if several and (panel == "Model" or field.name in _BY_MODEL):
         shown = "as the model wants"
-    least = rule.get("least")
-    bound = {"min": least} if least is not None and isinstance(field.default, int | float) else {}
-    extra = typer.Option(help=rule["help"], rich_help_panel=panel, show_default=shown, hidden=hidden, **bound)
+    extra = typer.Option(help=field.says, rich_help_panel=panel, show_default=shown, hidden=hidden, min=field.least)
     return kind | None, None, extra
 
 
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 #: What models want otherwise than the recipe has it.
 _BY_MODEL = ("epochs", "batch_size", "schedule", "clip", "average", "weight_decay")
 

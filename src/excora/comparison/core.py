@@ -20,6 +20,8 @@ from excora.comparison.result import MARGIN, Comparison
 from excora.comparison.runs import Fold, run
 from excora.data import sources
 from excora.data.dataset import Dataset
+from excora.data.doubts import doubts
+from excora.data.preparation import Preparation
 from excora.data.reading import Paths, listed, read, shown
 from excora.data.roles import Roles
 from excora.data.splits import Split
@@ -94,11 +96,17 @@ def compare(
     found = analyse(
         dataset, pool, records, setup, _rerun(data, given, output, models, plan, setup, margin), margin=margin
     )
-    found.notes.extend(notes)
+    found.notes.extend([*notes, *_doubts(dataset, parts[first][0])])
     if output is not None:
         write_atomically(Path(output) / "out_of_fold.csv", _predictions(dataset, pool))
         write_json(Path(output) / "comparison.json", found.to_dict())
     return found
+
+
+def _doubts(dataset: Dataset, part: Split) -> tuple[str, ...]:
+    """What would make the scores too good to be true, by the first fold."""
+    prepared = Preparation.fit(dataset, part.train)
+    return doubts(dataset, part, sources[dataset.kind].plain(dataset, prepared.content))
 
 
 class Plan(NamedTuple):

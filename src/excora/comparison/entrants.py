@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -71,7 +72,9 @@ def _entrant(word: str, host: Model, settings: Settings) -> Entrant:
         return Entrant(word, pools[word].label, suited(host, settings, word))
     if word in peers:
         return Entrant(word, peers[word].label, None)
-    raise InputError(f"models must be some of {_there_are(host)}, got {word!r}")
+    near = difflib.get_close_matches(word, [*models, *peers, *_pools_of(host)], 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"models must be some of {_there_are(host)}, got {word!r}{hint}")
 
 
 def suited(model: Model, settings: Settings, pool: str = "") -> Settings:

@@ -23,9 +23,15 @@ from excora.extrapolation import Extrapolation
 #: Ours, by what the model uses.
 NAMES = {"sdpa": "excora", "eager": "excora_eager"}
 _INTERFACE = "ALL_ATTENTION_FUNCTIONS"
-_WIDTHS = ("v_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim")
+_WIDTHS = ("v_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")
-_UNSUPPORTED = {"softcap": "its logits are capped", "s_aux": "its softmax has an extra sink"}
+_UNSUPPORTED = {
+    "softcap": "its logits are capped",
+    "s_aux": "its softmax has an extra sink",
+    # Such layers write the choice into the mask for "eager" and "sdpa" only, and hand it to all others as indices.
+    "indices": "its queries see chosen keys alone",
+    "block_indices": "its queries see chosen blocks of keys alone",
+}
 
 
 def _judge(module: nn.Module) -> str | None:

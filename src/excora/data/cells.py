@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +20,9 @@ LARGEST = 1e150
 PLACEHOLDERS = frozenset(
     "|?|-|--|---|.|..|*|na|n.a.|n/a|#n/a|nan|null|none|nil|missing|unknown|not available".split("|")  # noqa: SIM905
 )
+
+#: A number as people write it: thousands apart, a decimal comma, a percent or currency sign.
+_WRITTEN = re.compile(r"[-+]?\s?[$€£¥]?\s?\d+(?:[,.' \u00a0\u202f]\d{3})*(?:[.,]\d+)?\s?[%$€£¥]?")
 
 Kind = Literal["number", "category", "date", "empty", "other"]
 
@@ -106,6 +110,21 @@ def gaps(column: pd.Series[Any]) -> NDArray[np.bool_] | None:
 def are_gaps(cells: pd.Series[Any]) -> bool:
     """Whether all of these cells are words for "missing"."""
     return all(isinstance(cell, str) and cell.strip().casefold() in PLACEHOLDERS for cell in cells.unique())
+
+
+def disguised(column: pd.Series[Any]) -> str | None:
+    """A cell of a column of text that nearly throughout (90 %) holds numbers in a writing that is not read as such.
+
+    >>> import pandas as pd
+    >>> disguised(pd.Series(["999", "1,234"])), disguised(pd.Series(["12 %", None])), disguised(pd.Series(["a1", "2"]))
+    ('1,234', '12 %', None)
+    """
+    if kind_of(column) != "category":
+        return None
+    cells = [cell.strip() for cell in column.dropna().unique() if isinstance(cell, str)]
+    written = [cell for cell in cells if _WRITTEN.fullmatch(cell)]
+    odd = [cell for cell in written if not cell.replace(".", "", 1).lstrip("+-").isdigit()]
+    return odd[0] if odd and len(written) >= 0.9 * len(cells) else None
 
 
 def texts(column: pd.Series[Any]) -> NDArray[np.object_]:

@@ -7,7 +7,7 @@ import gzip
 import io
 import lzma
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from excora.errors import InputError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 UNNAMED = "(unnamed)"
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+#: Bytes of text from which a file that was compressed more than 200 times is taken for one that is to fill the memory.
+BOMB = 1 << 30
 _HEAD = 1 << 16  # bytes that a guess looks at
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 #: A number with a decimal comma, or a whole one.
@@ -95,10 +97,28 @@ def _read(
 
 def _head(path: Path) -> bytes:
     name = path.name.lower()
-    opened = gzip.open if name.endswith(".gz") else lzma.open if name.endswith(".xz") else open
-    with opened(path, "rb") as file:
-        found: bytes = file.read(_HEAD)
-        return found
+    opened: Any = gzip.open if name.endswith(".gz") else lzma.open if name.endswith(".xz") else None
+    with path.open("rb") as packed:
+        if opened is None:
+            return packed.read(_HEAD)
+        with opened(packed) as file:
+            found: bytes = file.read(_HEAD)
+            _refuse_bomb(path, packed, file)
+            return found
+
+
+def _refuse_bomb(path: Path, packed: Any, file: Any) -> None:
+    """Raise if a small file would fill the memory; text of the usual density ends the search at once."""
+    unpacked = _HEAD
+    while step := len(file.read(1 << 24)):
+        unpacked += step
+        if unpacked < 200 * packed.tell():
+            return
+        if unpacked > BOMB:
+            raise InputError(
+                f"{path}: {packed.tell() / 1e6:,.1f} MB of it have become {unpacked / 1e6:,.0f} MB of text, which "
+                "looks as if it were to fill the memory; if it is meant, unpack it first"
+            )
 
 
 def _separator(head: str, usual: str, *, whole: bool) -> str:

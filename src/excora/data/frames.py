@@ -70,6 +70,11 @@ def open_frame(path: str | Path, *, text: Iterable[str] = (), writing: Writing =
             frame, notes = read_delimited(path, tuple(text), writing) if read is None else read(path)
     except pd.errors.EmptyDataError:
         raise InputError(f"{path}: the file is empty; a header row and data are expected") from None
+    except pd.errors.ParserWarning:
+        raise InputError(
+            f"{path}: rows have more cells than the first line, which must be the header: is there a title or a "
+            "comment above it?"
+        ) from None
     except InputError:
         raise
     except ImportError as error:

@@ -35,6 +35,16 @@ class Fact(NamedTuple):
     figures: Mapping[str, float]  #: the same for JSON
 
 
+class Plain(NamedTuple):
+    """Samples as plain columns, one row each: what :mod:`excora.data.doubts` looks at."""
+
+    numbers: NDArray[np.float64]  #: (n, p), NaN where missing
+    names: tuple[str | None, ...]  #: of the numbers; None: it may follow the label as it likes
+    codes: NDArray[np.int64]  #: (n, k), of categories
+    categories: tuple[str, ...]  #: names of those columns
+    noun: str = "column"  #: what a number is; "column": ``--drop`` knows it
+
+
 class Prepared(ABC):
     """What a source has learned from a training part; immutable, and equal to another of equal values.
 
@@ -137,6 +147,10 @@ class Source(ABC):
 
     def check(self, dataset: Dataset, problems: list[str], progress: Progress | None = None) -> None:  # noqa: B027
         """What :meth:`read` had no time for, such as every number of every file: ``excora validate`` asks for it."""
+
+    def plain(self, dataset: Dataset, prepared: Prepared) -> Plain | None:  # noqa: ARG002
+        """What gives the label away, or comes twice, is looked for in this; None: in nothing."""
+        return None
 
     def scores(self, target: str, prediction: NDArray[np.float64], label: NDArray[np.float64]) -> dict[str, float]:  # noqa: ARG002
         """By name, what its field is judged by beside PCC, MSE and MAE; (n,) each, NaN for an unknown label."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from excora.console import aligned, table
 from excora.data import sources
 from excora.data.dataset import Dataset
+from excora.data.doubts import doubts
 from excora.data.preparation import Preparation
 from excora.data.reading import Paths, gather, shown
 from excora.data.roles import Roles
@@ -126,7 +127,7 @@ def _summarise(
         content=tuple(sources[dataset.kind].describe(dataset, prepared.content)),
         groups=None if dataset.group is None else len(set(dataset.group)),
         split={part: len(index) for part, index in parts._asdict().items()},
-        notes=(*dataset.notes, *prepared.notes),
+        notes=(*dataset.notes, *prepared.notes, *doubts(dataset, parts, source.plain(dataset, prepared.content))),
     )
 
 

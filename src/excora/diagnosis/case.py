@@ -211,6 +211,12 @@ class Case:
         return "" if self.enough else f"{worth}: of fewer than {self.limits.few} a draw with simple models says little."
 
     @property
+    def surprise(self) -> str:
+        """Said where nothing is left to explain."""
+        why = "The error is below a thousandth of the target's deviation: if that is a surprise, look for the label"
+        return f"{why} among the features." if self.fit.exact else ""
+
+    @property
     def choices(self) -> str:
         """Said where the interval lies above 0 and that is not enough."""
         why = "Validation makes choices: to be sure takes 3 standard errors above 0, not the 2 of the interval."

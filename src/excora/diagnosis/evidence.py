@@ -102,6 +102,13 @@ class Fit:
         """As many independent, normal samples would have this standard error."""
         return 3.0 + self.error**-2
 
+    @property
+    def exact(self) -> bool:
+        """Whether the MSE of 20 rows and more is below a millionth of the target's variance, affine / (1 - PCC^2)."""
+        if self.mse is None or self.affine is None or self.rows < 20:
+            return False
+        return 0 < self.mse * (1.0 - self.pcc**2) <= 1e-6 * self.affine
+
     def beyond(self, errors: float) -> bool:
         """Whether it is so many standard errors above 0."""
         return fisher_z(self.pcc) > errors * self.error

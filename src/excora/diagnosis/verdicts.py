@@ -108,7 +108,7 @@ def _withdrawn(found: Verdict, case: Case) -> Verdict:
 
 
 def _undefined(case: Case) -> Verdict | None:
-    why = "PCC of the kept epoch is undefined: prediction or target is constant, or there are fewer than 4 samples."
+    why = "No PCC to judge by: prediction or target is constant, or fewer than 4 samples (of 2 it is always 1 or -1)."
     return make_verdict("cannot tell", {}, why) if case.fit is None else None
 
 
@@ -186,7 +186,8 @@ def _improving(case: Case, *, only: bool = False) -> Verdict | None:
     if only:
         return None
     if found.state == "improving":
-        why = f"PCC of the {case.part} rises again at the end ({change}), below its best."
+        kept = "after the kept epoch" if case.kept >= 0 else "but none is surely better than the start, which is kept"
+        why = f"PCC of the {case.part} rises at the end ({change}), {kept}."
         return make_verdict("cannot tell", case.evidence, why, case.lead)
     if found.state == "worsening" and not case.validated:  # of validation only the kept epoch counts
         why = f"PCC of the {case.part} is falling: {change}; overfitting or divergence."
@@ -200,7 +201,7 @@ def _behind(case: Case) -> Verdict | None:
 
 def _affine(case: Case) -> Verdict | None:
     gain, limit, fit = case.fit.affine_gain, case.limits.affine_gain, case.fit
-    if gain is None or fit.mse is None:
+    if gain is None or fit.mse is None or fit.exact:
         return None
     case.evidence["affine_gain"] = Evidence(gain, f">= {limit}: share of the MSE, cross-validated", gain >= limit)
     if gain < limit:
@@ -225,10 +226,10 @@ def _healthy(case: Case) -> Verdict | None:
     level = best is None or best.pcc <= fit.pcc + case.level
     good = fit.pcc >= limits.good
     case.evidence["high"] = Evidence(fit.pcc, f">= {limits.good}, or its interval above every simple model", good)
-    if not (ahead or (good and level and case.enough)):
+    if not (ahead or (good and level and (case.enough or fit.exact))):
         return None
     unknown = "" if best is not None else "What a simple model reaches is not known."
-    return make_verdict("healthy", case.evidence, case.lead, unknown)
+    return make_verdict("healthy", case.evidence, case.lead, unknown, case.surprise)
 
 
 def _frozen(case: Case) -> Verdict | None:

@@ -64,6 +64,24 @@ def symmetric_embedding(similarity: ArrayLike, dim: int | None = None) -> tuple[
     return roots[:, ::-1][:, :dim], shift
 
 
+def signed_embedding(similarity: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
+    """L (V, dim) and signs (dim,) with L diag(signs) L' = S, or its best approximation of that rank.
+
+    The singular vectors of a symmetric matrix, where one embedding serves queries and keys: W_q = L, and W_k = L times
+    the signs. Nothing is added to the diagonal.
+
+    >>> embedding, signs = signed_embedding([[0.0, 1.0], [1.0, 0.0]])
+    >>> (embedding * signs @ embedding.T).round(6).tolist(), sorted(signs.tolist())
+    ([[0.0, 1.0], [1.0, 0.0]], [-1.0, 1.0])
+    """
+    s = np.asarray(similarity, float)
+    if s.ndim != 2 or s.shape[0] != s.shape[1] or not np.allclose(s, s.T, atol=1e-9):
+        raise InputError(f"a similarity must be square and symmetric, got shape {s.shape}")
+    values, vectors = np.linalg.eigh(s)
+    first = np.argsort(-np.abs(values), kind="stable")[:dim]
+    return vectors[:, first] * np.sqrt(np.abs(values[first])), np.where(values[first] < 0, -1.0, 1.0)
+
+
 def directional_projection(similarity: ArrayLike, dim: int | None = None) -> tuple[Array, Array]:
     """(W_q, W_k), each (V, dim), with W_q W_k' = S, or its best approximation of that rank.
 

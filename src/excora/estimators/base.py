@@ -7,7 +7,7 @@ import dataclasses
 import difflib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -28,7 +28,9 @@ from excora.peers.baselines import baselines
 from excora.settings import Recipe, Settings, Setup
 from excora.training import train
 from excora.training.building import build
+from excora.training.choosing import choose, with_model
 from excora.training.evaluation import outputs, reach_of
+from excora.training.progress import say
 
 if TYPE_CHECKING:
     from excora.diagnosis.verdicts import Verdict
@@ -57,6 +59,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
     n_iter_: int
     n_features_in_: int
     baselines_: list[dict[str, Any]]
+    candidates_: list[dict[str, Any]]
 
     def __init_subclass__(cls, *, kind: str, **rest: Any) -> None:
         """Give the class its parameters, which scikit-learn reads from the signature."""
@@ -100,6 +103,8 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         settings = self._settings()
         samples = self._samples(X, reset=not again)
         dataset = checks.labelled(samples, y, sample_weight, groups, self)
+        if settings.model == "best":
+            settings = self._chosen(settings, dataset, eval_set, again=again)
         if eval_set is None:
             trained = settings.model_for(dataset.kind).trained
             dataset, parts, origin = self._split(dataset, settings.named["seed"], trained=trained)
@@ -183,6 +188,18 @@ class Regressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             name: checks.plain(value) for name, value in self.get_params(deep=False).items() if name not in checks.OWN
         }
         return Settings(**named, seed=seed)
+
+    def _chosen(self, settings: Settings, dataset: Dataset, eval_set: Any, *, again: bool) -> Settings:
+        """With the name of the best model on a validation part in place of "best"; a warm start goes on with it."""
+        if again:
+            return with_model(settings, self.setup_.model)
+        if eval_set is None:
+            parts = split(dataset, validation=float(self.validation_fraction), test=0.0, seed=settings.named["seed"])
+        else:
+            dataset, parts = self._validated(dataset, eval_set)
+        tell: Callable[[str], None] = say if self.verbose else lambda _: None
+        settings, self.candidates_ = choose(dataset, parts, settings, tell=tell)
+        return settings
 
     def _split(self, dataset: Dataset, seed: int, *, trained: bool) -> tuple[Dataset, Split, Index | None]:
         """A validation part of whole groups; where it would hold fewer than 2 samples, all are taken twice instead.

@@ -49,6 +49,11 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def framed(X: Any) -> Any:
+    """A frame of pandas for what can become one, such as those of polars and Arrow; the rest as it is."""
+    return X if isinstance(X, np.ndarray) or not hasattr(X, "to_pandas") else X.to_pandas()
+
+
 def seed(random_state: Any) -> int:
     """A seed from what scikit-learn calls a random state; None draws a fresh one, not from numpy's global state."""
     if random_state is None:

@@ -147,7 +147,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         whole = TabularRegressor()
         dataset = checks.labelled(whole._samples(X, reset=True), y, None, groups, self)
         assert dataset.target is not None
-        rows = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+        rows = X if isinstance(X := checks.framed(X), pd.DataFrame) else np.asarray(X)
         target = dataset.target[:, 0] if dataset.targets == checks.ONE else dataset.target
         epochs, batch = suited(len(dataset))
         options = listed(epochs if self.epochs is None else int(self.epochs), batch)[: self.trials]

@@ -13,7 +13,7 @@ from excora.data.dataset import Dataset
 from excora.data.table import Table
 from excora.errors import InputError
 from excora.estimators.base import Regressor
-from excora.estimators.checks import input_errors, unlabelled
+from excora.estimators.checks import framed, input_errors, unlabelled
 
 
 class TabularRegressor(Regressor, kind="table"):
@@ -35,11 +35,15 @@ class TabularRegressor(Regressor, kind="table"):
       its duplicates nor rows of its group.
     - ``"ft-transformer"``: attention over columns, read by a CLS token; ``embeddings`` of numbers.
     - ``"pool"``: a token a column, transformer layers, a pool, a head (linear, after ``head`` hidden layers).
+    - ``"best"``: "kriging", "ft-transformer" or "retrieval", whichever is best on the validation part (``eval_set``, or
+      a share of the samples) among those that there is time for (``seconds``, 600); it is then fitted as if it had been
+      named. ``candidates_`` has what each reached.
     - ``"auto"``: "kriging"; where an option is named that it does not have, or one of the training, "ft-transformer" or
       the first that has it.
 
-    ``X`` is a DataFrame with columns of numbers, text, categories, booleans or dates, or an array of numbers (n,
-    columns); empty cells (None, NaN) are fine, infinite ones are an :class:`InputError`. ``y`` is (n,) or (n, targets).
+    ``X`` is a DataFrame (of pandas or polars, or an Arrow table) with columns of numbers, text, categories, booleans or
+    dates, or an array of numbers (n, columns); empty cells (None, NaN) are fine, infinite ones are an
+    :class:`InputError`. ``y`` is (n,) or (n, targets).
     Columns that are constant in the training part, and text that hardly ever repeats, are not used
     (``preparation_.notes`` says so); if none is left it is an :class:`InputError`.
 
@@ -61,6 +65,7 @@ class TabularRegressor(Regressor, kind="table"):
     """
 
     def _samples(self, X: Any, *, reset: bool) -> Dataset:
+        X = framed(X)
         with input_errors():
             if isinstance(X, pd.DataFrame):
                 validate_data(self, X, reset=reset, skip_check_array=True)

@@ -29,8 +29,6 @@ from excora.kernels.function import (
 )
 from excora.ragged import Block, Ragged
 
-#: Numbers in one block of bags where several torch operations read it: 4 MB, which stay in the cache.
-CHUNK = 1 << 20
 #: What the compiled form knows.
 COMPILED_LAWS = (None, given_temperature, learned_temperature, linear_temperature)
 
@@ -60,7 +58,7 @@ def attend(
         found = _at_once(Box(h, mask, keep, scores, law, parameters, divisor, scale))
         if found is not None:
             return found
-        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask, law)
+        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask)
     plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, scale if linear else None)
     scores = scores if linear else (scores[0].reshape(-1),)
     inputs = (flat.contiguous(), *scores, *parameters)
@@ -83,8 +81,7 @@ def _at_once(box: Box) -> Attended | None:
             return plain(box)
     if is_recorded(*inputs) or any(x.dtype != torch.float32 for x in inputs[: 1 + len(box.scores)]):
         return None
-    by = fastest(box.h.dtype, box.h.device, box.law)
-    return None if by is closed_form else by.forward_alone(box)
+    return fastest(box.h.dtype, box.h.device, box.law).forward_alone(box)
 
 
 def _shaped(fields: Sequence[Tensor], shape: Sequence[int]) -> Attended:
@@ -130,14 +127,11 @@ def _operator(box: Box) -> Attended:
     return Attended(*torch.ops.excora.attend(box.h, inputs, box.real, box.keep, name, box.divisor, scale)[:6])
 
 
-def _blocks(h: Tensor, mask: Tensor | None, law: Law | None) -> list[Block]:
-    """A padded batch in blocks of bags: one, unless smaller ones stay in the cache while several passes read them."""
+def _blocks(h: Tensor, mask: Tensor | None) -> list[Block]:
+    """A padded batch in blocks of bags: one, unless it is in half precision, of which a block at a time is widened."""
     bags, elements, dim = h.shape
-    step = max(bags, 1)
-    if h.device.type == "cpu" and fastest(h.dtype, h.device, law) is closed_form:
-        # Not too many: every operation wakes torch's threads, which takes long on a busy machine.
-        fewest = 1 if torch.get_num_threads() == 1 else -(-bags // 8)
-        step = max(CHUNK // max(elements * dim, 1), fewest, 1)
+    wide = at_least_float32(h[:0]).dtype == h.dtype
+    step = max(bags if wide else closed_form.CHUNK // max(elements * dim, 1), 1)
     starts = range(0, max(bags, 1), step)
     masks = [None] * len(starts) if mask is None else mask.split(step)
     return [

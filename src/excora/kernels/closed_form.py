@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from excora.extrapolation import sharpness
-from excora.functional import element_count, safe_sqrt
-from excora.kernels.formulas import Attended, Box, centred, exact_survey, formulas, raw_logits, share
+from excora.extrapolation import Gain, extrapolate, mlp_gain, sharpness
+from excora.functional import element_count, full_precision
+from excora.kernels.formulas import Attended, Box, Surveyed, centred, exact_survey, formulas, share
 
-#: A variance above |mu|^2 over this comes from mean square minus squared mean; else the bag is centred first.
-WELL_CONDITIONED = 1.0
+#: Numbers in a piece of a batch that several operations read: 4 MB, which stay in the cache.
+CHUNK = 1 << 20
+#: A variance above |mu|^2 over this has its digits when it comes from mean square minus squared mean.
+WELL_CONDITIONED = 8.0
+#: Elements from which on the sums themselves lose digits, and a variance must be above |mu|^2 times n over this.
+LONG = 50_000.0
 #: Mean squares within these have their digits in float32.
 SQUARES = 1e-30, 1e36
-
-
 #: Whether NaN in padding can reach a result.
 READS_PADDING = True
 
@@ -29,8 +32,9 @@ class Result(NamedTuple):
     """The outcome of a forward, and what the backward asks for besides."""
 
     found: Attended
-    shift: Tensor  #: a real element of each bag, (bags, dim): what is subtracted before digits could be lost
+    shift: Tensor  #: near the elements of a bag, or 0, (bags, dim): subtracted before digits could be lost
     offset: Tensor  #: mu - shift, (bags, dim)
+    blanked: bool = False  #: whether padding had to be blanked
 
 
 class Gradients(NamedTuple):
@@ -42,25 +46,82 @@ class Gradients(NamedTuple):
 
 
 def forward(box: Box) -> Result:
-    """The formulas; NaN in padding shows in the attended value."""
+    """The formulas, whatever stands in padding."""
+    if box.real is not None:
+        if box.h.device.type == "cpu":
+            result = Result(*formulas(box, _survey))
+            # The weights of padding are 0, and 0 times NaN or infinity shows. Elsewhere asking would stall the device.
+            if math.isfinite(result.found.attended.sum().item()):
+                return result
+        return Result(*formulas(box.blanked(), _survey), blanked=True)
     return Result(*formulas(box, _survey))
 
 
-def _survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A bag is centred only where its conditioning asks for it."""
+def forward_alone(box: Box) -> Attended:
+    """The same without what a backward would ask for."""
+    with full_precision(box.h.device):
+        return forward(box.of(box.h.contiguous(), box.scores)).found
+
+
+def forward_with_residual(box: Box, gain: Gain, given: Sequence[Tensor]) -> tuple[Attended, Tensor, Tensor]:
+    """And v = mu + gamma (a - mu), gamma = gain(mu): value (bags, dim) and gamma (bags,); ``given``: gain's weights."""
+    found = forward_alone(box)
+    gamma = mlp_gain(found.mean, *given, form=gain.form, cap=gain.cap)
+    return found, extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
+
+
+def _survey(box: Box) -> Surveyed:
+    """In one walk; a bag is shifted, and read again, only where its conditioning asks for it."""
     if box.h.device.type != "cpu":  # asking would stall the device
-        return exact_survey(box, shift)
-    portion = share(box.h, box.real)
-    mean = torch.bmm(portion.unsqueeze(1), box.h).squeeze(1)
+        return exact_survey(box)
+    h, logits = box.h, box.scores[0] if box.weight is None else box.h.new_empty(box.h.shape[:2])
+    offset, variance, good = _moments(h, box.real, box, logits)
+    shift, sigma = torch.zeros_like(offset), variance.sqrt()
+    if not bool(good.all()):
+        for some in torch.where(~good)[0].split(max(CHUNK // max(h[:1].numel(), 1), 1)):
+            shift[some] = offset[some]
+            offset[some], sigma[some] = _shifted(h[some], None if box.real is None else box.real[some], shift[some])
+    return Surveyed(logits, shift, offset, sigma)
+
+
+def _shifted(h: Tensor, real: Tensor | None, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """mu - shift and sigma of bags far from zero, whose elements are alike; or constant, very large or very small."""
+    offset, variance, good = _moments(h.sub_(shift.unsqueeze(1)), real)
+    return (offset, variance.sqrt()) if bool(good.all()) else centred(h, real, torch.zeros_like(shift))
+
+
+def _moments(
+    h: Tensor, real: Tensor | None, box: Box | None = None, logits: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean, (bags, dim), the variance, and which variances have their digits, (bags,); ``box`` also scores."""
+    portion, lengths, mean = share(h, real), h.new_empty(h.shape[:2]), h.new_zeros(h.shape[::2])
+    for bags, rows in pieces(h):
+        x = h[bags, rows]
+        # First, because it is the quickest to read from memory.
+        torch.linalg.vector_norm(x, dim=2, out=lengths[bags, rows])
+        if box is not None and box.weight is not None and logits is not None:
+            flat, bias = x.view(-1, x.shape[2]), box.scores[1]
+            torch.addmv(bias, flat, box.weight, alpha=box.scale, out=logits[bags, rows].view(-1))
+        mean[bags].unsqueeze(1).baddbmm_(portion[bags, rows].unsqueeze(1), x)
     square = mean.square().sum(1)
-    variance = (portion * torch.linalg.vector_norm(box.h, dim=2).square()).sum(1) - square
-    offset, sigma = mean - shift, safe_sqrt(variance)
-    good = (variance * WELL_CONDITIONED > square) & (variance > SQUARES[0]) & (variance < SQUARES[1])
-    for bag in torch.where(~good)[0].tolist():
-        only = slice(bag, bag + 1)
-        real = None if box.real is None else box.real[only]
-        offset[only], sigma[only] = centred(box.h[only], real, shift[only])
-    return raw_logits(box), offset, sigma
+    variance = (lengths.square_() * portion).sum(1) - square
+    least = max(1.0 / WELL_CONDITIONED, h.shape[1] / LONG)
+    good = (variance.sub(square, alpha=least) > SQUARES[0]) & (variance < SQUARES[1])
+    return mean, variance, good
+
+
+def pieces(h: Tensor) -> list[tuple[slice, slice]]:
+    """A batch cut into bags, or rows of one, so that a piece stays in the cache while several operations read it."""
+    bags, elements, dim = h.shape
+    # Not too many: every operation wakes torch's threads, which takes long on a busy machine.
+    size = CHUNK if torch.get_num_threads() == 1 else max(CHUNK, -(-h.numel() // 8))
+    if h.numel() <= 4 * CHUNK:
+        return [(slice(None), slice(None))]
+    if elements * dim <= size:
+        step = size // (elements * dim)
+        return [(slice(a, a + step), slice(None)) for a in range(0, bags, step)]
+    step = max(size // dim, 1)
+    return [(slice(b, b + 1), slice(a, a + step)) for b in range(bags) for a in range(0, elements, step)]
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
@@ -72,32 +133,31 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
     """
     alpha, logits, tau, sigma = result.found[2:]
     g_a, g_mu, g_alpha, g_z, g_tau, g_sigma = grads
-    d_alpha = _sum(None if g_a is None else _project(box, result.shift, g_a), g_alpha, alpha)
+    d_alpha = _sum(None if g_a is None else _project(box, result.found.attended, g_a), g_alpha, alpha)
     d_u = alpha * (d_alpha - (alpha * d_alpha).sum(1, keepdim=True))
     sharp = sharpness(tau)
     d_z = d_u * sharp.unsqueeze(1)
-    d_sigma, d_parameters = g_sigma, tuple(torch.zeros_like(x) for x in box.parameters)
+    d_sigma, d_parameters = g_sigma, tuple[Tensor, ...]()
     if box.law is not None:
         gap = logits - (alpha * logits).sum(1, keepdim=True)  # any constant will do, and a near one keeps the digits
         through, d_parameters = _through_law(box, sigma, _sum(-(d_z * gap).sum(1) * sharp, g_tau, tau))
         d_sigma = _sum(through, g_sigma, sigma)
     d_z = _sum(d_z, g_z, alpha)
-    weight = None if box.weight is None else box.weight * box.scale
-    d_weight = None if weight is None else torch.bmm(d_z.unsqueeze(1), box.h).sum((0, 1)) * box.scale
+    d_weight = None if box.weight is None else torch.bmm(d_z.unsqueeze(1), box.h).sum((0, 1)) * box.scale
     if out is not None:
         count = element_count(box.h, box.real, box.h.shape[1])
         rate = (_sum(d_sigma, None, sigma) * sharpness(sigma)).unsqueeze(1) / count  # 0 for a constant bag
         constant = _sum(None if g_mu is None else g_mu / count, -rate * result.offset, result.offset)
         terms = [(alpha, g_a)] if g_a is not None else []
-        terms += [(d_z, weight.expand_as(constant))] if weight is not None else []
+        terms += [] if box.weight is None else [(d_z, (box.weight * box.scale).expand_as(constant))]
         _write(box, result.shift, rate, constant, terms, out)
     return Gradients(d_z, d_weight, d_parameters)
 
 
-def _project(box: Box, shift: Tensor, vector: Tensor) -> Tensor:
-    """(h_i - shift) . vector of each bag's own vector, (bags, elements); zero in padding."""
+def _project(box: Box, a: Tensor, vector: Tensor) -> Tensor:
+    """(h_i - a) . vector of each bag's own vector, (bags, elements); zero in padding."""
     # A matrix times a vector the other way round takes four times as long.
-    found = torch.bmm(vector.unsqueeze(1), box.h.transpose(1, 2)).squeeze(1) - (shift * vector).sum(1, keepdim=True)
+    found = torch.bmm(vector.unsqueeze(1), box.h.transpose(1, 2)).squeeze(1) - (a * vector).sum(1, keepdim=True)
     return found if box.real is None else found.masked_fill(~box.real, 0.0)
 
 
@@ -108,8 +168,13 @@ def _write(
     ones = out.new_ones(out.shape[:2]) if box.real is None else box.real.to(out.dtype)
     left = torch.stack([ones, *(coefficient for coefficient, _ in terms)], 2)
     right = torch.stack([constant, *(vector for _, vector in terms)], 1)
-    torch.sub(box.h, shift.unsqueeze(1), out=out)
-    torch.baddbmm(out.mul_((rate * ones).unsqueeze(2)), left, right, out=out)
+    if box.law is None:
+        torch.bmm(left, right, out=out)
+        return
+    is_shifted = shift.device.type != "cpu" or bool(shift.any())
+    near = torch.sub(box.h, shift.unsqueeze(1), out=out) if is_shifted else box.h
+    torch.mul(near, (rate * ones).unsqueeze(2), out=out)
+    torch.baddbmm(out, left, right, out=out)
 
 
 def _through_law(box: Box, sigma: Tensor, d_tau: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:

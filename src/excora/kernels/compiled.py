@@ -1,6 +1,6 @@
 """Attention over a box of bags, compiled by numba: bag by bag, which is in the cache when it is read again.
 
-Optional (``pip install 'excora[fast]'``), for float32 on a CPU: :func:`forward` and :func:`backward` are those of
+Optional (``excora[app]``, ``excora[fast]``), for float32 on a CPU: :func:`forward` and :func:`backward` are those of
 :mod:`excora.kernels.closed_form`, which has the formulas. Nothing is copied, and padding is never read. Bags are shared
 out among torch's own threads where it is built on GNU OpenMP, as on Linux; elsewhere one does all. Results do not
 depend on it. Compiled at the first call (some ten seconds) and kept in a cache on disk.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import COLD, Law
-from excora.functional import at_least_float32, blank_padding, element_count, masked_softmax, safe_sqrt
+from excora.functional import at_least_float32, blank_padding, safe_sqrt
 
 
 @dataclass  # no tuple: torch 2.8 does not trace its properties
@@ -61,28 +61,30 @@ class Attended(NamedTuple):
     dispersion: Tensor  #: sigma, (bags,)
 
 
-#: Raw logits, mu - shift and sigma of a box; shift is a real element.
-Survey = Callable[[Box, Tensor], tuple[Tensor, Tensor, Tensor]]
+class Surveyed(NamedTuple):
+    """What a pass over the elements finds before the softmax may start."""
+
+    logits: Tensor  #: z, (bags, elements)
+    shift: Tensor  #: near the elements of a bag, or 0, (bags, dim): subtracted before digits could be lost
+    offset: Tensor  #: mu - shift, (bags, dim)
+    dispersion: Tensor  #: sigma, (bags,)
 
 
 def plain(box: Box) -> Attended:
     """The formulas, whatever stands in padding and whatever the precision of the input."""
     h = at_least_float32(box.h)
-    return formulas(box.of(h, tuple(x.to(h.dtype) for x in box.scores)).blanked())[0]
+    return formulas(box.of(h, tuple(x.to(h.dtype) for x in box.scores)).blanked(), exact_survey)[0]
 
 
-def formulas(box: Box, survey: Survey | None = None) -> tuple[Attended, Tensor, Tensor]:
-    """A formula a line; also the shift, a real element of each bag, and mu - shift, (bags, dim) each."""
-    shift = first_element(box.h, box.real)
+def formulas(box: Box, survey: Callable[[Box], Surveyed]) -> tuple[Attended, Tensor, Tensor]:
+    """A formula a line; also shift and offset, see :class:`Surveyed`."""
     if box.law is None:
-        logits = raw_logits(box)
-        mean = offset = torch.zeros_like(shift)
-        sigma, tau = torch.zeros_like(shift[:, 0]), torch.ones_like(shift[:, 0])
+        mean = shift = offset = box.h.new_zeros(box.h.shape[::2])
+        logits, sigma, tau = scored(box), mean.new_zeros(len(mean)), mean.new_ones(len(mean))
     else:
-        logits, offset, sigma = (survey or exact_survey)(box, shift)
+        logits, shift, offset, sigma = survey(box)
         mean = shift + offset
         tau = box.law(sigma / box.divisor, *box.parameters).to(box.h.dtype)
-    logits = box.scores[0] if box.weight is None else logits * box.scale + box.scores[1]
     weights = soften(logits, tau, box.valid)
     attended = torch.bmm(weights.unsqueeze(1), box.h).squeeze(1)
     return Attended(attended, mean, weights, logits, tau, sigma), shift, offset
@@ -99,20 +101,23 @@ def first_element(h: Tensor, real: Tensor | None) -> Tensor:
     return h.gather(1, place).squeeze(1).masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
-def exact_survey(box: Box, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def exact_survey(box: Box) -> Surveyed:
     """By way of h - shift, which keeps the digits of a homogeneous bag far from zero."""
-    return raw_logits(box), *centred(box.h, box.real, shift)
+    shift = first_element(box.h, box.real)
+    return Surveyed(scored(box), shift, *centred(box.h, box.real, shift))
 
 
-def raw_logits(box: Box) -> Tensor:
-    """h_i . weight; empty without a linear scorer."""
-    return box.h.new_empty(0) if box.weight is None else box.h @ box.weight
+def scored(box: Box) -> Tensor:
+    """z, (bags, elements)."""
+    return box.scores[0] if box.weight is None else box.h @ box.weight * box.scale + box.scores[1]
 
 
 def share(h: Tensor, real: Tensor | None) -> Tensor:
     """1 / n of each real element, 0 of padding: (bags, elements)."""
-    ones = h.new_ones(h.shape[:2]) if real is None else real.to(h.dtype)
-    return ones / element_count(h, real, h.shape[1])
+    if real is None:
+        return h.new_full(h.shape[:2], 1.0 / max(h.shape[1], 1))
+    ones = real.to(h.dtype)
+    return ones / ones.sum(1, keepdim=True).clamp_min(1.0)
 
 
 def centred(h: Tensor, real: Tensor | None, shift: Tensor) -> tuple[Tensor, Tensor]:
@@ -133,12 +138,13 @@ def soften(logits: Tensor, tau: Tensor, valid: Tensor | None) -> Tensor:
     """
     if logits.shape[1] == 0:
         return logits
-    tau = tau.unsqueeze(1)
-    if valid is None:
-        gap = logits - logits.amax(1, keepdim=True)
-    else:
-        top = logits.masked_fill(~valid, torch.finfo(logits.dtype).min).amax(1, keepdim=True)
-        gap = (logits - top).masked_fill(~valid, 0.0)
-    warm = tau > COLD
+    tau, hidden = tau.unsqueeze(1), None if valid is None else ~valid
+    lowest = torch.finfo(logits.dtype).min
+    logits = logits if hidden is None else logits.masked_fill(hidden, lowest)
     # exp(-1e4) is 0 in every format: limiting the gap changes no weight and keeps gap / tau^2 finite in the gradient.
-    return masked_softmax(torch.where(warm, torch.maximum(gap, -1e4 * tau) / torch.where(warm, tau, 1.0), 0.0), valid)
+    gap = torch.maximum(logits - logits.amax(1, keepdim=True), -1e4 * tau)
+    u = gap / torch.where(tau > COLD, tau, torch.inf)
+    if hidden is None:
+        return torch.softmax(u, 1)
+    # The lowest finite number, not -inf: a row of -inf would be NaN. The second fill empties such a row.
+    return torch.softmax(u.masked_fill(hidden, lowest), 1).masked_fill(hidden, 0.0)

@@ -98,8 +98,8 @@ def attended(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[list[Tensor], Mod
     """The fields of Attended, shift and offset, without a graph; by which module, and which blocks were blanked."""
     by = fastest(torch.promote_types(flat.dtype, torch.float32), flat.device, plan.law)
     with full_precision(flat.device):
-        results, blanked = zip(*(_forward(plan.box(b, flat, rest), by) for b in plan.blocks), strict=True)
-    return _joined(plan, flat, results), by, blanked
+        results = [by.forward(plan.box(block, flat, rest)) for block in plan.blocks]
+    return _joined(plan, flat, results), by, [result.blanked for result in results]
 
 
 class Attend(torch.autograd.Function):
@@ -125,18 +125,6 @@ class Attend(torch.autograd.Function):
                 return (None, *gradients_with_graph(partial(plain_blocks, ctx.plan), [flat, *rest], grads[:6]))
             wants_h = ctx.needs_input_grad[1]
             return (None, *gradients(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
-
-
-def _forward(box: Box, by: ModuleType) -> tuple[Result, bool]:
-    """The result of a box, and whether its padding had to be blanked."""
-    if box.real is None or not by.READS_PADDING:
-        return by.forward(box), False
-    if box.h.device.type == "cpu":
-        result = by.forward(box)
-        # The weights of padding are 0, and 0 times NaN or infinity shows. Elsewhere asking would stall the device.
-        if bool(result.found.attended.isfinite().all()):
-            return result, False
-    return by.forward(box.blanked()), True
 
 
 def _joined(plan: Plan, flat: Tensor, results: Sequence[Result]) -> list[Tensor]:
@@ -179,7 +167,7 @@ def gradients(
         own = [None if g is None else _part(block, mask, g, each) for g, each in zip(grads, PER_ELEMENT, strict=True)]
         direct = d_flat is not None and isinstance(block.rows, slice) and d_flat.dtype == box.h.dtype
         out = None if d_flat is None else block.load(d_flat) if direct else torch.empty_like(box.h)
-        found.append(by.backward(box, Result(Attended(*fields[:6]), *fields[6:]), own, out))
+        found.append(by.backward(box, Result(Attended(*fields[:6]), fields[6], fields[7]), own, out))
         if d_flat is not None and out is not None and not direct:
             block.store(d_flat, out)
     return [d_flat, *_summed(plan, saved[3], rest, found)]

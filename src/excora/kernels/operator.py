@@ -52,7 +52,7 @@ def _attend(
     scale: float | None,
 ) -> list[Tensor]:
     """The fields of Attended, then shift and offset."""
-    (a, mean, weights, logits, tau, sigma), shift, offset = compiled.forward(
+    (a, mean, weights, logits, tau, sigma), shift, offset, _ = compiled.forward(
         _box(h, inputs, mask, keep, law, divisor, scale)
     )
     logits = logits.clone() if scale is None else logits  # given ones: no alias
@@ -77,7 +77,7 @@ def _attend_backward(
     own = [next(given) if there else None for there in arrived]
     box = _box(h, inputs, mask, None, law, divisor, scale)
     d_h = torch.empty(h.shape if wants_h else 0)
-    result = Result(Attended(*saved[:6]), *saved[6:])
+    result = Result(Attended(*saved[:6]), saved[6], saved[7])
     d_z, d_weight, d_law = compiled.backward(box, result, own, d_h if wants_h else None)
     return [d_h, *([d_z] if d_weight is None else [d_weight, d_z.sum().view_as(inputs[1])]), *d_law]
 

@@ -142,6 +142,7 @@ class Model(ABC):
     says: ClassVar[str]  #: one line for help texts
     reads: ClassVar[tuple[str, ...]]  #: kinds of samples
     default_for: ClassVar[tuple[str, ...]] = ()  #: kinds of samples whose "auto" it is
+    rival_for: ClassVar[tuple[str, ...]] = ()  #: kinds of samples for which it competes to be the "best"
     #: False: :meth:`build` fits it whole and holds out samples itself, so that it needs neither steps nor validation.
     trained: ClassVar[bool] = True
     Options: ClassVar[type[Options]]

@@ -194,6 +194,7 @@ class FTTransformerModel(Model):
     name = "ft-transformer"
     says = "attention over the columns of a table, read by a CLS token"
     reads = ("table",)
+    rival_for = ("table",)
     default_for = ("table",)  # after one that needs no training
     Options = FTTransformerOptions
     recipe = {"epochs": epochs(64, 2000, 100), "batch_size": batches(64)}  # noqa: RUF012
@@ -229,8 +230,7 @@ class FTTransformerModel(Model):
             if options.init == "cooccurrence":
                 codes: Any = samples.features.read(samples.train)["codes"]
                 first: Any = network.encoder.blocks[0] if len(network.encoder.blocks) else network.pool
-                query, key, _ = first.attention.inner.weight.chunk(3)
-                start_from_cooccurrence(network.encoder.tokens, codes, query, key)
+                start_from_cooccurrence(network.encoder.tokens, codes, first.attention)
         return network, samples.features
 
     def attends(self, options: FTTransformerOptions) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from excora.models.parts.boosting import Boosted, boost
 from excora.models.parts.channels import BENDS, RidgeStart, bent_start, channels, knots_of, ridge_start
 from excora.models.parts.kriging import Labelled, Member
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
-from excora.models.parts.members import fit_members, stacked
+from excora.models.parts.members import Together, fit_members, stacked, together
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.row_space import row_space
 from excora.models.parts.stack import borne_out
@@ -55,6 +55,7 @@ class KrigingModel(Model):
         "the best linear prediction from the training rows most like a row, on ridge and trees; the default for tables"
     )
     reads = ("table",)
+    rival_for = ("table",)
     default_for = ("table",)
     trained = False
     Options = KrigingOptions
@@ -91,7 +92,9 @@ class KrigingModel(Model):
         learned |= {} if grown is None else {"trees": len(grown.trees.root), "nodes": len(grown.trees.feature)}
         learned |= {} if space is None else {"components": space.basis.shape[1]}
         network = self.network(spec, options, learned)
-        _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
+        wrong = _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
+        if len(members) > 1 and excluded.time is None:
+            _narrow(network, wrong, members, together(bases[chosen], members, excluded, options.neighbours))
         for name, values in ({"knots": knots} | ({} if space is None else space._asdict())).items():
             getattr(network, name).copy_(values)
         _fill_base(network, starts, grown)
@@ -191,10 +194,11 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
 @torch.no_grad()
 def _fill(
     network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor, rows: Tensor
-) -> None:
+) -> Tensor:
     """What was found into the network; shares, unit and reach from what members say of rows they were not shown.
 
     Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``rows``: :func:`_units`.
+    Returned: what it then misses these rows by, (n, targets), NaN where a label is unknown.
     """
     share, parts, made, asked = stacked(bases, chosen, members)
     held = torch.cat([m.held for m in members])
@@ -220,6 +224,26 @@ def _fill(
     }  # fmt: skip
     for name, value in found.items():
         getattr(network, name).copy_(value)
+    return wrong
+
+
+@torch.no_grad()
+def _narrow(network: KrigingNetwork, wrong: Tensor, members: Sequence[Member], told: Together) -> None:
+    """The reach of intervals about a mean of members that see all rows, not about one that sees four fifths.
+
+    ``wrong``: by what one member without a row, and what is under it, misses its label. With g_m what the members say
+    from all other rows, e_m misses it by then, e is the mean of them and a their variance, e^2 = mean_m e_m^2 - a. But
+    only one of them has not learned of the row, and the others flatter e: its size is that of its own member's e_m^2 -
+    a on average, and no less than it is.
+    """
+    before = torch.cat([m.guess for m in members])[told.some]
+    missed = wrong[told.some].unsqueeze(1) - network.share * (told.guess - before.unsqueeze(1))
+    one = missed[torch.arange(len(told.own)), told.own]
+    mean = missed.mean(1)
+    honest = one.square() - missed.var(1, correction=0)
+    size = (honest.nanmean(0) / mean.square().nanmean(0).clamp_min(1e-12)).nan_to_num(1.0).clamp_min(1.0).sqrt()
+    spread = (told.variance * network.unit).mean(1).sqrt()
+    network.reaches.copy_(_reaches(size * mean.abs() / spread))
 
 
 @torch.no_grad()

@@ -146,14 +146,6 @@ class NPTNetwork(Network):
             losses = {"hidden cells": self.hidden.loss(t[:, 1:], inputs, hide)}
         return Output(self.head(pooled.value), {"read-out": pooled}, losses)
 
-    def first_columns(self) -> tuple[Tensor, Tensor]:
-        """The query and key projections of the first attention between columns."""
-        if len(self.encoder.columns):
-            first: Any = self.encoder.columns[0]
-            return first.query.weight, first.key.weight
-        query, key, _ = self.pool.attention.inner.weight.chunk(3)
-        return query, key
-
     def element_names(self, names: list[str] | None) -> list[str] | None:
         """The label's token stands before those of the columns."""
         return None if names is None else ["label", *names]
@@ -223,8 +215,7 @@ class NPTModel(Model):
             network = self.network(spec, options, {"context": len(context)})
             if options.init == "cooccurrence":
                 codes: Any = samples.features.read(samples.train)["codes"]
-                between = network.first_columns()
-                start_from_cooccurrence(network.tokens, codes, *between)
+                start_from_cooccurrence(network.tokens, codes)  # rows attend first, and mix the columns
         return network, _kept(network, samples, context, fold)
 
     def go_on(self, network: Network, spec: Spec, samples: Samples, options: NPTOptions) -> tuple[Network, Features]:

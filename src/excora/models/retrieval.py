@@ -62,6 +62,7 @@ class RetrievalModel(Model):
     name = "retrieval"
     says = "attention over the training rows most like a row, and their labels"
     reads = ("table",)
+    rival_for = ("table",)
     Options = RetrievalOptions
     recipe = {  # noqa: RUF012
         "epochs": epochs(32, 800, 60), "batch_size": batches(32), "schedule": "cosine", "clip": 1.0, "average": 0.99,

@@ -169,6 +169,7 @@ class Sample:
     target: Any
     gamma: Number = None
     temperature: Number = None
+    said: str = ""  #: of a clip
     places: Places | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,5 +244,16 @@ def _title(targets: list[str]) -> str:
 
 
 def _line(path: Any, *more: str) -> str:
-    words = ", ".join([*([] if path is None else [f"from {Path(str(path)).name}"]), *more])
+    words = ", ".join([*([] if path is None else [f"from {_named(str(path))}"]), *more])
     return words[:1].upper() + words[1:]
+
+
+def _named(paths: str) -> str:
+    """What a command line named, in few words; of several the first."""
+    if Path(paths).exists():  # a name with blanks in it
+        return Path(paths).name
+    try:
+        first, *others = shlex.split(paths)
+    except ValueError:  # a quotation mark in a name
+        first, others = paths, []
+    return Path(first).name + (f" and {len(others)} more" if others else "")

@@ -130,7 +130,8 @@ class SlideTask(Task):
             names = [PLANTED, *(f"NOISE{k}" for k in range(1, self.genes))]
             # Not whole numbers: expression that somebody has scaled, and that is predicted as it is.
             values = 8.0 + np.column_stack([gene, noise])
-            made = anndata.AnnData(values.astype(np.float32), pd.DataFrame(index=codes), pd.DataFrame(index=names))
+            spots = pd.DataFrame({"patient": f"patient{number}"}, index=codes)
+            made = anndata.AnnData(values.astype(np.float32), spots, pd.DataFrame(index=names))
             made.obsm["spatial"] = RIM + PITCH * (self.places() + 0.5)
             picture = {"images": {"hires": self.picture(field)}, "scalefactors": {"tissue_hires_scalef": 1.0}}
             made.uns["spatial"] = {name: picture}

@@ -77,11 +77,12 @@ def outputs(
 
 def watched(
     network: Network, features: Features, target: Callable[[Index], Floats], index: Index, *, max_elements: int,
-    accelerator: str = "cpu",
+    accelerator: str = "cpu", see: Callable[[Output], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The monitor's record of the samples of ``index`` under the network as it is.
 
-    ``target`` gives the labels (n, targets) of samples, NaN where unknown.
+    ``target`` gives the labels (n, targets) of samples, NaN where unknown. ``see`` is shown what the network says of
+    them, some at a time: of one that predicts slowly, once is enough.
     """
     monitor = RunMonitor(network, stage="validation")
     monitor.setup(SimpleNamespace(sanity_checking=False), nn.ModuleDict({"network": network}), "validate")
@@ -91,6 +92,8 @@ def watched(
             labels = torch.from_numpy(target(piece)).float().to(output.prediction.device)
             known = ~labels.isnan()
             monitor.take(output.prediction, labels.nan_to_num(0.0), known)
+            if see is not None:
+                see(output)
     finally:
         monitor.teardown(None, network, "validate")
     return dict(monitor.end_epoch(gather=False))

@@ -21,9 +21,12 @@ from excora.errors import ExcoraError, InputError, MissingExtraError
 from excora.models import Network
 from excora.models.parts.start import LinearStart
 from excora.settings import Machine, Recipe
+from excora.stats.correlation import pearson, selection_mean
 from excora.stats.intervals import Interval
+from excora.stats.scores import squared_error
 from excora.training.batches import Rows
 from excora.training.evaluation import watched
+from excora.training.run_monitor import RunMonitor
 
 if TYPE_CHECKING:
     from excora.data.splits import Split
@@ -162,28 +165,31 @@ def _scored(
     folder: str | Path | None,
 ) -> Training:
     """One row, of what the network says of the validation part."""
-    from excora.training.callbacks import Journal, write_records
-    from excora.training.evaluation import outputs
-    from excora.training.module import Score
-    from excora.training.run_monitor import RunMonitor
-
-    begun, score, row = time.monotonic(), Score(target.shape[1]), {"epoch": 0.0}
+    begun, row, held, said = time.monotonic(), {"epoch": 0.0}, None, list[NDArray[np.float32]]()
     rows = Rows(features, np.ascontiguousarray(target, np.float32), weight)
-    for piece, output in outputs(network, features, split.validation, max_elements=Recipe().max_elements):
-        place = torch.from_numpy(piece)
-        known, heavy = (None if x is None else x[place] for x in (rows.known, rows.weight))
-        score.update(output.prediction, rows.target[place], mask=known, weight=heavy)
     if len(split.validation):
-        pcc, mse = score.compute().tolist()
-        row |= {"validation_pcc": pcc, "validation_mse": mse}
-    journal, monitor = Journal(), RunMonitor(network)
-    journal.rows.append(row)
-    if folder is not None and is_main():
-        write_records(Path(folder), journal, monitor)
-    part = (features, rows.labels, split.validation)
-    held = watched(network, *part, max_elements=Recipe().max_elements) if len(split.validation) else None
+        held = watched(
+            network, features, rows.labels, split.validation, max_elements=Recipe().max_elements,
+            see=lambda output: said.append(output.prediction.float().cpu().numpy()),
+        )  # fmt: skip
+        heavy = None if weight is None else weight[split.validation].astype(np.float64)
+        judged = (np.concatenate(said).astype(np.float64), rows.labels(split.validation), heavy)
+        row |= {"validation_pcc": float(selection_mean(pearson(*judged))), "validation_mse": squared_error(*judged)}
+    monitor = RunMonitor(network)
+    if folder is not None:
+        _write([row], monitor, Path(folder))
     seconds = network.seconds + time.monotonic() - begun
-    return Training(network.cpu().eval(), 0, journal.rows, monitor, "fitted", seconds, held=held)
+    return Training(network.cpu().eval(), 0, [row], monitor, "fitted", seconds, held=held)
+
+
+def _write(rows: list[dict[str, float]], monitor: RunMonitor, folder: Path) -> None:
+    """As after a training in epochs; a fit without a folder does not wait for Lightning to be imported."""
+    from excora.training.callbacks import Journal, write_records
+
+    journal = Journal()
+    journal.rows.extend(rows)
+    if is_main():
+        write_records(folder, journal, monitor)
 
 
 def _regression(network: Network, rows: Rows, split: Split, recipe: Recipe, machine: Machine) -> Regression:

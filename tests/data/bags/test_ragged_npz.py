@@ -66,3 +66,14 @@ def test_unknown_labels(tmp_path):
     np.testing.assert_array_equal(data.target, target[1:])
     assert data.notes == ("1 of 12 bags has no label and is left out",)
     same(data, BAGS[1:])
+
+
+def test_a_small_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("excora.data.bags.files.BOMB", 100_000)
+    arrays = {"lengths": np.full(10, 1000), "target": np.arange(10.0)}
+    np.savez_compressed(tmp_path / "a.npz", values=np.zeros((10_000, 20), np.float32), **arrays)
+    with pytest.raises(DataError, match=r"'values' would grow from 0\.0 to 1 MB .* np\.savez, not compressed"):
+        read(tmp_path / "a.npz")
+    values = np.random.default_rng(0).normal(size=(10_000, 20))
+    np.savez_compressed(tmp_path / "a.npz", values=values, **arrays)
+    assert len(read(tmp_path / "a.npz")) == 10

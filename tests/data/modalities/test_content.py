@@ -81,9 +81,9 @@ def test_the_names_of_steps():
     content = ModalitySet(frames, words)
     assert [content.step_name("text", 0, k) for k in range(3)] == ["a", "fine", "film"]
     assert [content.step_name("text", 1, k) for k in range(4)] == ["[CLS]", "not", "bad", "[SEP]"]
-    assert content.step_name("audio", 0, 0) == "0"
+    assert content.step_name("audio", 0, 0) == "frame 0"
     pieces = ModalitySet(frames, words, np.array(["x y ##z", "?"], object))
-    assert [pieces.step_name("text", 0, 2), pieces.step_name("text", 1, 1)] == ["##z", "1"]
+    assert [pieces.step_name("text", 0, 2), pieces.step_name("text", 1, 1)] == ["##z", "step 1"]
     assert pieces.take(np.array([1, 0])).step_name("text", 1, 2) == "##z"
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
 from excora.data.dataset import Dataset
 from excora.data.modalities import ModalitySet
-from excora.data.modalities.tokens import MOST, encode, from_bert, packed, pieces, read_tokenizer
+from excora.data.modalities.tokens import MOST, _tokenizer, encode, from_bert, packed, piece, pieces, read_tokenizer
 from excora.data.preparation import Preparation
-from excora.errors import InputError
+from excora.errors import InputError, MissingExtraError
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +79,27 @@ def test_a_run_keeps_its_tokenizer(folder, tmp_path):
     again = Preparation.from_dict(json.loads(json.dumps(prepared.to_dict())))
     assert again.features(data).read(np.array([1]))["text_ids"][0, :5].tolist() == [1, 4, 5, 2, 0]
     assert again.spec["text"].length == MOST
+
+
+def test_without_tokenizers_the_extra_is_named(folder, monkeypatch):
+    _tokenizer.cache_clear()
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'excora\[sentiment\]'"):
+        read_tokenizer(folder)
+
+
+def test_the_steps_of_ids_are_called_after_their_pieces(folder):
+    content = ModalitySet({}, np.array(["GOOD odd film", "bad"], object))
+    data = Dataset(np.array(["a", "b"], object), ("y",), np.array([[0.0], [1.0]]), content)
+    features = Preparation.fit(data, np.arange(2), text="ids", tokenizer=folder).features(data)
+    named = [features.element_name("text", 0, k) for k in range(6)]
+    assert named == ["[CLS]", "good", "[UNK]", "film", "[SEP]", "step 5"]
+    assert features.element_name("audio", 0, 3) == "frame 3"
+    assert pickle.loads(pickle.dumps(features)).element_name("text", 1, 1) == "bad", "for processes that read data"
+
+
+def test_the_files_own_ids_are_called_after_words_only_where_they_are_words():
+    ids = np.array([[101, 7, 8, 102], [101, 7, 8, 102]])
+    content = ModalitySet({}, np.array(["not bad", "unbelievable"], object), tokens=ids)
+    assert [piece(content, "", 1, k) for k in (0, 1)] == ["step 0", "step 1"]
+    assert piece(ModalitySet({}, tokens=ids), "", 0, 2) == "step 2"

@@ -100,6 +100,13 @@ class Bomb:
         return (open, (str(self.path), "w"))
 
 
+def test_a_pickle_among_strings_of_any_length(path):
+    with h5py.File(path, "a") as file:
+        file.create_dataset("uns/model", data=[pickle.dumps(5, protocol=2)], dtype=h5py.string_dtype("ascii"))
+    with pytest.raises(InputError, match=r"'uns/model' holds a pickled Python object, which is never loaded"):
+        read_h5ad(path)
+
+
 @pytest.mark.parametrize("how", ["opaque", "bytes", "uint8"])
 def test_a_pickle_is_refused_and_not_run(path, tmp_path, how):
     bomb = pickle.dumps(Bomb(tmp_path / "mark"))

@@ -104,3 +104,16 @@ def test_several_paths_at_once(folder, tmp_path):
         read([paths[0], tmp_path / "a.csv"], features=folder / "features")
     with pytest.raises(DataError, match="table are read from one file or folder, got 2"):
         read([tmp_path / "a.csv", paths[0]], target="y")
+
+
+def test_features_beside_a_file_are_found_and_those_of_others_left(folder):
+    def named(path):
+        return read_slides([path], Roles.of(), [])[0].vectors.name
+
+    assert named(folder / "s1.h5ad") == str(folder / "features" / "s1.h5")
+    (folder / "features" / "s1.h5").rename(folder / "features" / "kept.h5")
+    try:
+        assert named(folder / "s1.h5ad") == "s1 (computed)"
+        assert named(folder / "s0.h5ad") == str(folder / "features" / "s0.h5")
+    finally:
+        (folder / "features" / "kept.h5").rename(folder / "features" / "s1.h5")

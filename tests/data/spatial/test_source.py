@@ -8,6 +8,7 @@ import pytest
 from data.spatial.made import GENES, Made
 from excora.data import sources
 from excora.data.reading import read
+from excora.data.spatial.source import together
 from excora.data.validation import validate
 from excora.errors import DataError, InputError
 
@@ -81,3 +82,9 @@ def test_slides_of_one_name(tmp_path):
 def test_roles_that_have_no_meaning(folder):
     with pytest.raises(DataError, match="weight= has no meaning here"):
         read(folder, weight="w")
+
+
+def test_what_is_said_of_several_slides_is_said_once():
+    assert together(["a: no counts", "b: no picture", "c: no counts", "alone"]) == [
+        "a and 1 more: no counts", "b: no picture", "alone",
+    ]  # fmt: skip

@@ -32,3 +32,15 @@ def test_parquet_of_strange_columns(tmp_path):
     }
     with pytest.raises(DataError, match="column 'l' holds neither"):
         read(tmp_path / "a.parquet", target="y")
+
+
+def test_numbers_in_a_writing_that_is_not_read_are_noted(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = [f'"1,{k:03d}",{k} %,"v{k % 3}",{k % 7}' for k in range(30)]
+    path.write_text("price,share,kind,y\n" + "\n".join(rows))
+    notes = read(path, target="y").notes
+    assert [note for note in notes if "looks like numbers" in note] == [
+        f"column {name!r} looks like numbers, such as {cell!r}, but is read as text: write them plainly, as 1234.5, "
+        "if they are numbers"
+        for name, cell in (("price", "1,000"), ("share", "0 %"))
+    ]

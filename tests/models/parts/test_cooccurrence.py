@@ -1,4 +1,4 @@
-"""A start from what occurs together: products of tokens are those of the matrix, in both models."""
+"""A start from what occurs together: logits of categories are half the matrix, and both models have it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,47 @@ from excora.data.table import TableFeatures, TableSpec
 from excora.encodings.columns import ColumnTokens
 from excora.encodings.distributional import co_occurrence, positive_pmi
 from excora.models import Samples, models
-from excora.models.parts.cooccurrence import start_from_cooccurrence
+from excora.models.parts.cooccurrence import STRENGTH, start_from_cooccurrence
+from excora.models.parts.transformer import Attention
 
 CODES = torch.tensor([[1, 1], [2, 3], [1, 1], [2, 2], [3, 3], [1, 2]])
 
 
-def test_products_are_those_of_the_shifted_matrix_up_to_one_factor():
-    tokens, query, key = ColumnTokens(0, (4, 4), dim=8), torch.randn(8, 8), torch.randn(8, 8)
-    before = tokens.codes.weight.clone()
-    start_from_cooccurrence(tokens, CODES, query, key)
+def similarity() -> tuple[np.ndarray, np.ndarray]:
     counts = co_occurrence(CODES.numpy(), [4, 4])
     seen = np.diag(counts) > 0
     np.fill_diagonal(counts, 0.0)
-    s = positive_pmi(counts)[np.ix_(seen, seen)]
-    e = tokens.codes.weight.detach().double().numpy()[seen]
-    found = e @ e.T
-    off = ~np.eye(len(s), dtype=bool)
-    factor = found[off][s[off] > 0.1] / s[off][s[off] > 0.1]
-    np.testing.assert_allclose(factor, factor[0], rtol=1e-4)
-    np.testing.assert_allclose(found[off][s[off] == 0], 0.0, atol=1e-6)
-    assert (e**2).sum(1).mean() == pytest.approx(1 / 3, rel=1e-5)
+    return positive_pmi(counts)[np.ix_(seen, seen)], seen
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_logits_of_categories_start_as_half_the_matrix(heads):
+    torch.manual_seed(0)
+    tokens, attention = ColumnTokens(0, (4, 4), dim=8), Attention(8, heads, 0.0, None)
+    before, values = tokens.codes.weight.clone(), attention.inner.weight[16:].clone()
+    start_from_cooccurrence(tokens, CODES, attention)
+    s, seen = similarity()
+    e = tokens.codes.weight.detach()[torch.from_numpy(seen)]
+    q, k, _ = (e @ w.T for w in attention.inner.weight.detach().chunk(3))
+    by_head = [(a @ b.T) / (8 / heads) ** 0.5 for a, b in zip(q.chunk(heads, 1), k.chunk(heads, 1), strict=True)]
+    np.testing.assert_allclose(torch.stack(by_head).mean(0), STRENGTH * s, atol=1e-5)
+    assert float(e.square().sum(1).mean()) == pytest.approx(1 / 3, rel=1e-5)
     assert torch.equal(tokens.codes.weight[[0, 4]], before[[0, 4]]), "never seen"
-    assert torch.equal(query, key)
+    assert torch.equal(attention.inner.weight[16:], values)
 
 
 def test_without_categories_nothing_happens():
-    query, key = torch.randn(4, 4), torch.randn(4, 4)
-    kept = key.clone()
-    start_from_cooccurrence(ColumnTokens(2, (), dim=4), torch.zeros(5, 0, dtype=torch.long), query, key)
-    assert torch.equal(key, kept)
+    attention = Attention(4, 2, 0.0, None)
+    kept = attention.inner.weight.clone()
+    start_from_cooccurrence(ColumnTokens(2, (), dim=4), torch.zeros(5, 0, dtype=torch.long), attention)
+    assert torch.equal(attention.inner.weight, kept)
+
+
+def test_values_that_never_meet_leave_the_start():
+    tokens = ColumnTokens(0, (3,), dim=4)
+    before = tokens.codes.weight.clone()
+    start_from_cooccurrence(tokens, torch.tensor([[1], [2], [1]]), None)
+    assert torch.equal(tokens.codes.weight, before)
 
 
 @pytest.mark.parametrize(("name", "layers"), [("ft-transformer", 1), ("ft-transformer", 2), ("npt", 1), ("npt", 2)])
@@ -52,4 +64,4 @@ def test_the_models_start_from_it(name, layers):
     ]
     plain, ours = (next(p for n, p in one.named_parameters() if n.endswith("codes.weight")) for one in networks)
     assert not torch.equal(plain, ours)
-    assert ours[1] @ ours[5] > ours[1] @ ours[7]
+    assert torch.isfinite(ours).all()

@@ -10,7 +10,7 @@ import torch
 from excora.models.parts.kriging import Labelled, Part
 from excora.models.parts.members import fit_members
 from excora.models.parts.neighbours import Excluded
-from excora.models.parts.pace import Pace, listening, seconds_of
+from excora.models.parts.pace import Members, Pace, listening, seconds_of
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +45,15 @@ def test_the_estimate_is_of_the_size_of_what_it_takes(rows):
     fitted(rows)
     took = (time.process_time() - begun) / 3
     assert took / 3 < seconds_of(part, torch.zeros(5), 30, time.process_time) < 3 * took
+
+
+def test_members_that_will_not_be_begun_are_not_counted():
+    now = [0.0]
+    heard: list[Pace] = []
+    members = Members(7, least=3, seconds=100.0, clock=lambda: now[0])
+    with listening(heard.append):
+        for seconds in (40.0, 40.0, 40.0, 10.0):
+            now[0] += seconds
+            members.end()
+    assert heard == [Pace(1, 3, 80.0), Pace(2, 3, 40.0), Pace(3, 3, 0.0), Pace(4, 4, 0.0)]
+    assert Members(7, least=3, seconds=100.0).pace(5.0) == Pace(0, 7, 35.0)

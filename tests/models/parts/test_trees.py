@@ -55,3 +55,5 @@ def test_what_leads_out_of_the_nodes_or_back_is_named_and_the_reading_ends_all_t
     assert found.broken(1) == ["feature"]
     assert found._replace(root=torch.tensor([len(found.feature)])).broken(4) == ["root"]
     assert Trees(*(t[:0] for t in found)).broken(4) == []
+    assert Trees(*(t[:0] for t in found))(torch.from_numpy(x)).tolist() == [[0.0]] * 300
+    assert found(torch.zeros(0, 4)).shape == (0, 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles.sentiment import lstm, resampled, subnet, under
 from torch import nn
 
-from excora.models.sentiment.parts import InputNorm, Sequence, SubNet, TextNet, Utterances, aligned, input_norm
+from excora.models.sentiment.parts import LSTM, InputNorm, Sequence, SubNet, TextNet, Utterances, aligned, input_norm
 from models.sentiment.cases import STREAMS, away, batch, weights
 
 
@@ -93,3 +93,19 @@ def test_vectors_come_in_the_order_of_the_published_models():
     inputs = {name: Sequence(batch()[name], batch()[f"{name}_length"]) for name in STREAMS}
     assert [vector.shape[1] for vector in net(inputs)] == [2, 3, 4]
     assert [rows.shape[1] for _, rows, _ in net.normed(inputs)] == [3, 4]
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_both_ways_are_those_of_packed_steps_and_so_are_their_gradients(dtype, near):
+    """The way of a CPU, which in float32 is another library's, and that of other devices."""
+    torch.manual_seed(0)
+    network, clips = LSTM(3, 4, both=True).to(dtype), sequence([5, 2, 7, 7, 1], 3).clean()
+    clips = clips._replace(values=clips.values.to(dtype).requires_grad_())
+    weights_of = [clips.values, *network.parameters()]
+    found = []
+    for states, last in (network.both_ways(clips), network._packed(clips)):
+        real = states.values[states.mask]
+        found.append((real, last, torch.autograd.grad(real.sin().sum() + last.cos().sum(), weights_of)))
+    torch.testing.assert_close(found[0], found[1], rtol=near, atol=near)
+    plain = network(clips.values[3:4, :7])[1][0]
+    torch.testing.assert_close(found[0][1][3], plain[:, 0], rtol=near, atol=near)

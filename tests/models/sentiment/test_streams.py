@@ -11,7 +11,7 @@ from excora.data.dataset import Dataset
 from excora.data.modalities import ModalitySet
 from excora.data.preparation import Preparation
 from excora.models.sentiment.parts import Sequence
-from excora.models.sentiment.streams import OneStream, StreamsNetwork, by_length, real_steps
+from excora.models.sentiment.streams import OneStream, StreamsNetwork, StreamsOptions, by_length, real_steps
 from excora.models.sentiment.text import TextEncoder
 from excora.settings import Settings
 from excora.training.building import build
@@ -82,6 +82,27 @@ def test_texts_of_one_length_are_read_together_with_the_same_result():
         if other is not None:
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert by_length(encoder, ids[:0], length[:0]).shape == (0, 12, 8)
+
+
+def test_what_follows_the_first_end_mark_is_read_as_context_and_not_pooled():
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    encoder = TextEncoder.shaped(SHAPE).eval()
+    ids = torch.tensor([[1, 7, 9, 2, 8, 2], [1, 5, 2, 0, 0, 0]])
+    inputs = {"text_ids": ids, "text_length": torch.tensor([6, 3])}
+    found = {}
+    for own in (False, True):
+        network = StreamsNetwork({"text": (8, 6)}, StreamsOptions(pool="mean", layers=0, own_words=own))
+        network.encoder = encoder
+        found[own] = network(inputs).pooled["text"].value
+    states = encoder(ids, inputs["text_length"])
+    torch.testing.assert_close(found[True][0], states[0, :4].mean(0))
+    torch.testing.assert_close(found[False][0], states[0].mean(0))
+    torch.testing.assert_close(found[True][1], found[False][1], msg="a text without context")
+    other = inputs | {"text_ids": ids.clone()}
+    other["text_ids"][0, 4] = 11
+    network.encoder = encoder
+    assert (network(other).pooled["text"].value[0] - found[True][0]).abs().max() > 1e-4, "it is read"
 
 
 def test_the_encoder_may_have_a_step_size_of_its_own():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ FORMATS = (".h5", ".hdf5", ".npz", ".safetensors", ".pt")
 
 #: The array that is read if a file has it.
 KEY = "features"
+
+#: Bytes from which an array that was compressed more than 200 times is taken for one that is to fill the memory.
+BOMB = 1 << 30
 
 #: Positions of the elements: two-dimensional like the features, and no features.
 POSITIONS = ("coords", "coordinates")
@@ -153,11 +157,17 @@ def _tensors(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except RuntimeError as error:
-        if "mmap" not in str(error):
-            raise
-        found = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+        try:
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError as error:
+            if "mmap" not in str(error):
+                raise
+            found = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+    except pickle.UnpicklingError:  # torch's words advise to load it all the same
+        raise InputError(
+            f"{path}: it holds more than tensors (nothing else in a .pt is ever loaded), or is damaged: save a tensor, "
+            "or a dictionary of tensors"
+        ) from None
     found = found if isinstance(found, dict) else {KEY: found}
     return {str(name): x for name, x in found.items() if isinstance(x, torch.Tensor) and not x.is_complex()}
 
@@ -197,7 +207,13 @@ def _member(path: Path, archive: zipfile.ZipFile, name: str) -> Member:
 
 
 def read_member(archive: zipfile.ZipFile, member: Member) -> NDArray[Any]:
-    """All of an array, its checksum verified."""
+    """All of an array, its checksum verified; a small file that would fill the memory is refused."""
+    info = archive.getinfo(member.name)
+    if info.file_size > max(BOMB, 200 * info.compress_size):
+        raise InputError(
+            f"{archive.filename}: {member.name.removesuffix('.npy')!r} would grow from {info.compress_size / 1e6:,.1f} "
+            f"to {info.file_size / 1e6:,.0f} MB of memory; if that is meant, save it by np.savez, not compressed"
+        )
     with archive.open(member.name) as file:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
         file.read(1)  # zipfile compares the checksum at the end

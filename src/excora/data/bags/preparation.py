@@ -12,9 +12,12 @@ from excora.data.bags.statistics import ElementStatistics, summaries
 from excora.data.bags.stores import ArrayBags, Bags, PickedBags
 from excora.data.dataset import Dataset, Index
 from excora.data.scaling import Floats
-from excora.data.source import Examination, Prepared
+from excora.data.source import Examination, Plain, Prepared
 from excora.data.table.preparation import PreparedTable
 from excora.errors import DataError, InputError
+
+#: Numbers in all bags up to which they are read once more, to look for what gives the label away.
+QUICK = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,19 @@ class PreparedBags(Prepared):
         """Names of the columns of :meth:`matrix`."""
         names = self.names or range(self.width)
         return (*(f"{what} of {name}" for what in ("mean", "std", "min", "max") for name in names), "log size")
+
+    def plain(self, dataset: Dataset) -> Plain | None:
+        """Summaries of the bags; only a feature that never changes within a bag has a name. None if it takes long."""
+        bags = self._bags(dataset)
+        if bags.lengths.sum() * bags.width > QUICK:
+            return None
+        found = summaries(bags)
+        low, high = found[:, 2 * self.width : 3 * self.width], found[:, 3 * self.width : 4 * self.width]
+        same, names = (low == high).all(0), self.names or tuple(map(str, range(self.width)))
+        shown = [name if fixed else None for name, fixed in zip(names, same, strict=True)]
+        rest = (None,) * (found.shape[1] - self.width)
+        noun = "column" if self.names and self.columns is None else "feature"
+        return Plain(found, (*shown, *rest), np.empty((len(found), 0), np.int64), (), noun)
 
     def examine(self, dataset: Dataset, index: Index) -> Examination:
         """A feature of a bag is far outside if one of its elements is; bags are read to find out."""

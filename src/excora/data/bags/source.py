@@ -17,7 +17,7 @@ from excora.data.dataset import Dataset, Index
 from excora.data.frames import is_table
 from excora.data.roles import Roles
 from excora.data.sheet import note_all
-from excora.data.source import Fact, Prepared, Progress, Source
+from excora.data.source import Fact, Plain, Prepared, Progress, Source
 from excora.errors import InputError
 
 
@@ -65,6 +65,11 @@ class BagSource(Source):
             if progress is not None:
                 progress(place + 1, len(dataset))
         note_all(problems, wrong, "bags with such problems")
+
+    def plain(self, dataset: Dataset, prepared: Prepared) -> Plain | None:
+        """Summaries of the bags."""
+        assert isinstance(prepared, PreparedBags)
+        return prepared.plain(dataset)
 
     def describe(self, dataset: Dataset, prepared: Prepared) -> list[Fact]:
         """The width of the elements, and how many a bag has."""

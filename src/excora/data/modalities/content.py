@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -152,7 +152,7 @@ class ModalitySet:
             found.update(b"-" if part is None else "\0".join(map(str, part.tolist())).encode())
 
     def step_name(self, modality: str, sample: int, step: int) -> str:
-        """What a step is called: the word or word piece of a text, else its number."""
+        """What a step is called: the word or word piece of a text, else its number among the steps or frames."""
         if modality == "text":
             held = "" if self.pieces is None else str(self.pieces[sample])
             names = held.split() or ([] if self.words is None else str(self.words[sample]).split())
@@ -161,7 +161,7 @@ class ModalitySet:
                 names = ["[CLS]", *names, "[SEP]"]
             if len(names) == length and step < length:
                 return names[step]
-        return str(step)
+        return f"{'step' if modality == 'text' else 'frame'} {step}"
 
 
 class ModalityFeatures:
@@ -169,9 +169,9 @@ class ModalityFeatures:
 
     def __init__(
         self, content: ModalitySet, spec: ModalitySpec, statistics: Mapping[str, ElementStatistics],
-        tokens: NDArray[np.int64] | None,
+        tokens: NDArray[np.int64] | None, piece: Callable[[int, int], str] | None = None,
     ) -> None:  # fmt: skip
-        self._content, self._spec, self._tokens = content, spec, tokens
+        self._content, self._spec, self._tokens, self._piece = content, spec, tokens, piece
         self._scales = {
             name: (np.array(one.mean, np.float32), np.minimum(1 / np.array(one.std), 1e30).astype(np.float32))
             for name, one in statistics.items()
@@ -179,7 +179,9 @@ class ModalityFeatures:
         self.sizes: Index = np.full(len(content), sum(one.length for one in spec.modalities), np.intp)
 
     def element_name(self, pool: str, sample: int, step: int) -> str:
-        """What a pool that is called after a modality weighs."""
+        """What a pool that is called after a modality weighs; ``piece`` names the ids of a text, by sample and step."""
+        if pool == "text" and self._piece is not None:
+            return self._piece(sample, step)
         return self._content.step_name(pool, sample, step)
 
     def read(self, index: Index) -> Inputs:

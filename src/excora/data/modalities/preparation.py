@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from excora.data.bags.statistics import ElementStatistics
 from excora.data.dataset import Dataset, Index
 from excora.data.modalities.content import MODALITIES, Modality, ModalityFeatures, ModalitySet, ModalitySpec
-from excora.data.modalities.tokens import MOST, encode, read_tokenizer
+from excora.data.modalities.tokens import MOST, encode, piece, read_tokenizer
 from excora.data.scaling import Floats
 from excora.data.source import Examination, Prepared
 from excora.errors import InputError
@@ -83,9 +84,11 @@ class PreparedModalities(Prepared):
     def features(self, dataset: Dataset) -> ModalityFeatures:
         """The clips as they are read in batches."""
         content = self._clips(dataset)
-        tokens = encode(content, self.tokenizer) if self.text == "ids" else None
         scales = self.statistics if self.scaling == "standard" else {}
-        return ModalityFeatures(content, self.spec(1), scales, tokens)
+        if self.text != "ids":
+            return ModalityFeatures(content, self.spec(1), scales, None)
+        named = functools.partial(piece, content, self.tokenizer)
+        return ModalityFeatures(content, self.spec(1), scales, encode(content, self.tokenizer), named)
 
     def matrix(self, dataset: Dataset) -> Floats:
         """The mean of each standardised feature over the steps, and the log of their number, by modality."""

@@ -85,6 +85,10 @@ def convert(path: str | Path, output: str | Path) -> None:
     """Read a file in MMSA's layout once, with its checks and repairs, and write it as .safetensors."""
     if Path(output).suffix != ".safetensors":
         raise InputError(f"the output must be a .safetensors file, got {str(output)!r}")
+    if Path(path).is_file() and not _files(Path(path)):
+        raise InputError(
+            f"{path}: expected clips, a .pkl or .npz in MMSA's layout (docs/sentiment.md), got another file"
+        )
     write_clips(Path(output), clips_in(Path(path)))
 
 

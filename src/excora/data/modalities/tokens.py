@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def read_tokenizer(folder: str) -> str:
     return text
 
 
+@functools.lru_cache(4)
 def _tokenizer(text: str) -> Any:
     try:
         from tokenizers import Tokenizer
@@ -75,6 +77,23 @@ def encode(content: ModalitySet, tokenizer: str) -> Ids:
         raise InputError("these data have no raw_text, so no tokenizer can read it: add it, or use text features")
     found = _tokenizer(tokenizer).encode_batch([str(text) for text in content.words])
     return packed([one.ids for one in found], MOST)
+
+
+def piece(content: ModalitySet, tokenizer: str, sample: int, step: int) -> str:
+    """What a step of :func:`encode` is called: the word piece; of the file's own ids the word, if they are words.
+
+    >>> content = ModalitySet({}, np.array(["not bad"], object), tokens=np.array([[101, 7, 8, 102]]))
+    >>> [piece(content, "", 0, step) for step in range(4)]
+    ['[CLS]', 'not', 'bad', '[SEP]']
+    """
+    said = "" if content.words is None else str(content.words[sample])
+    if tokenizer:
+        names = _tokenizer(tokenizer).encode(said).tokens
+    else:
+        names = ["[CLS]", *said.split(), "[SEP]"]
+        length = 0 if content.tokens is None else int((content.tokens[sample] >= 0).sum())
+        names = names if len(names) == length else []
+    return str(names[step]) if step < len(names) else f"step {step}"
 
 
 def pieces(texts: Any, folder: str) -> NDArray[np.object_]:

@@ -113,7 +113,8 @@ def refuse_pickles(opened: Opened) -> None:
             return name
         small = found.size == 1 and kind.kind in "SO"
         value = found[()] if small else found[:2] if kind == np.uint8 and found.ndim == 1 and found.size > 2 else b""
-        start = value.tobytes() if isinstance(value, np.ndarray) else value
+        # An array of strings of any length holds addresses, not the strings: its one item is what is looked at.
+        start = value if not isinstance(value, np.ndarray) else value.item() if small else value.tobytes()
         return name if isinstance(start, bytes) and start.startswith(_PICKLES) else None
 
     place = opened.file.visititems(look)

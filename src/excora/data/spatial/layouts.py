@@ -22,6 +22,8 @@ from excora.errors import DataError, InputError
 
 #: Folders in a folder that hold its slides: HEST calls it so.
 _NESTED = ("", "st")
+#: Of files with patch features.
+ENDINGS = (".h5", ".hdf5")
 
 
 class Row(NamedTuple):
@@ -118,7 +120,10 @@ def _pictured(slide: Slide, row: Row, patches: Path) -> Slide:
 def _finished(slide: Slide, path: Path, row: Row, roles: Roles, *, alone: bool) -> Slide:
     """With its patch features: given, or computed when they are asked for."""
     file = row.features if alone else None
-    folder = roles.features or (path / "features" if (path / "features").is_dir() else None)
+    beside = path / "features" if path.is_dir() else path.parent / "features"
+    # Beside a file there may be the features of others: what is not there is computed.
+    own = path.is_dir() or any((beside / f"{path.stem}{ending}").is_file() for ending in ENDINGS)
+    folder = roles.features or (beside if beside.is_dir() and own else None)
     if file is None and folder is not None:
         file = folder if folder.is_file() else _file_of(folder, slide.name)
     if file is not None:
@@ -128,7 +133,7 @@ def _finished(slide: Slide, path: Path, row: Row, roles: Roles, *, alone: bool) 
 
 def _file_of(folder: Path, name: str) -> Path:
     name = name.rpartition(":")[2]
-    for ending in (".h5", ".hdf5"):
+    for ending in ENDINGS:
         if (folder / f"{name}{ending}").is_file():
             return folder / f"{name}{ending}"
     have = ", ".join(sorted(file.name for file in folder.glob("*.h5"))[:6]) or "no .h5 file"

@@ -149,7 +149,7 @@ def _dataset(slides: list[Slide], roles: Roles, genes: tuple[str, ...], scale: s
         raise InputError(f"slides must have names of their own, got {', '.join(sorted(names))[:200]}")
     codes = [f"{names[s]}/{slides[s].barcodes[k]}" for s, k in zip(slide_of, spot_of, strict=True)]
     group = groups_of(slides, roles.group, slide_of, spot_of) if labelled else None
-    notes = [note for slide in slides for note in slide.notes]
+    notes = together([note for slide in slides for note in slide.notes])
     alone = len(slides) == 1 and group is not None and roles.group is None
     if labelled:
         notes += [*same_pictures(slides), *(note for slide in slides for note in orientation_note(slide))]
@@ -165,3 +165,20 @@ def _counted(slides: list[Slide]) -> bool:
 
 
 sources.register(SpatialSource.kind, SpatialSource())
+
+
+def together(notes: Sequence[str]) -> list[str]:
+    """What is said of several files is said once.
+
+    >>> together(["a.h5ad: no counts", "b.h5ad: no counts", "one slide"])
+    ['a.h5ad and 1 more: no counts', 'one slide']
+    """
+    files: dict[str, list[str]] = {}
+    for note in notes:
+        file, apart, said = note.partition(": ")
+        files.setdefault(said if apart else note, []).append(file if apart else "")
+    found = []
+    for said, names in files.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        found.append(f"{names[0]}{more}: {said}" if names[0] else said)
+    return found

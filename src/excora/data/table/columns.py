@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -60,6 +60,8 @@ class Column:
     numbers: tuple[Number, ...] = ()
     categories: tuple[str, ...] = ()  #: code k is categories[k - 1]; 0 is anything else
     form: str = ISO  #: of dates that are text, see :mod:`excora.data.dates`
+    #: How often training had each category; () in runs of earlier versions. It changes no prediction.
+    counts: tuple[int, ...] = field(default=(), compare=False)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Column:
@@ -81,7 +83,10 @@ class Column:
         form = values.get("form", ISO)
         if form not in (ISO, *FORMS):
             raise ValueError(f"unknown form of the dates in column {values['name']!r}")
-        return cls(str(values["name"]), kind, found, tuple(map(str, values["categories"])), form)
+        categories, counts = tuple(map(str, values["categories"])), tuple(map(int, values.get("counts", ())))
+        if counts and (len(counts) != len(categories) or min(counts) < 1):
+            raise ValueError(f"the categories of column {values['name']!r} must have a count each, of 1 or more")
+        return cls(str(values["name"]), kind, found, categories, form, counts)
 
     @property
     def labels(self) -> list[str]:
@@ -176,7 +181,8 @@ def _learn_categories(name: str, seen: pd.Series[Any]) -> Column | str:
         return ONE_VALUE
     # The most frequent first; equal counts by name, so that the order of rows does not matter.
     common = sorted(counts, key=lambda category: (-counts[category], category))
-    return Column(name, "category", categories=tuple(common[:MOST_CATEGORIES]))
+    kept = tuple(common[:MOST_CATEGORIES])
+    return Column(name, "category", categories=kept, counts=tuple(counts[category] for category in kept))
 
 
 def _expand(column: pd.Series[Any], kind: str, parts: list[str], form: str) -> Floats:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from excora.data.dataset import Dataset, Index
 from excora.data.dates import ISO
 from excora.data.scaling import CLIP, Floats, far_outside
-from excora.data.source import Examination, Prepared
+from excora.data.source import Examination, Plain, Prepared
 from excora.data.table.columns import Column, Number, learn
 from excora.data.table.content import Table, TableFeatures, TableSpec
 from excora.errors import DataError, InputError
@@ -51,6 +51,8 @@ class PreparedTable(Prepared):
         for column in found["columns"]:
             if column["form"] == ISO:
                 del column["form"]
+            if not column["counts"]:
+                del column["counts"]
         return found
 
     @property
@@ -66,6 +68,18 @@ class PreparedTable(Prepared):
     @property
     def _categorical(self) -> list[Column]:
         return [column for column in self.columns if column.kind == "category"]
+
+    def drawn(self, times: int) -> NDArray[np.int64]:
+        """Codes (times, categorical) as often as training had them, drawn alike for every row; without counts evenly.
+
+        Columns are independent of each other, and of each the shares are exact to 1 / times.
+        """
+        rng, found = np.random.default_rng(0), [np.zeros((times, 0), np.int64)]
+        for column in self._categorical:
+            counts = np.array(column.counts or [1] * len(column.categories), float)
+            place = (np.arange(times) + 0.5) / times * counts.sum()
+            found.append(rng.permutation(np.searchsorted(counts.cumsum(), place) + 1)[:, None])
+        return np.concatenate(found, 1)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -102,6 +116,12 @@ class PreparedTable(Prepared):
         gaps = [f"{label} is missing" for label, n in zip(self.labels, self.numbers, strict=True) if n.gaps]
         hot = [f"{column.name} = {category}" for column in self.columns for category in column.categories]
         return (*self.labels, *gaps, *hot)
+
+    def plain(self, dataset: Dataset) -> Plain:
+        """The cells as they are; dates have no name."""
+        raw, codes = self._raw(dataset)
+        names = [column.name if column.kind == "number" else None for column in self.columns for _ in column.numbers]
+        return Plain(raw, tuple(names), codes, tuple(column.name for column in self._categorical))
 
     def examine(self, dataset: Dataset, index: Index) -> Examination:
         """A number is far outside if it lies beyond the training range by more than half of it."""

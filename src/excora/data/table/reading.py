@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from excora.data.cells import LARGEST, kind_of, numbers
+from excora.data.cells import LARGEST, disguised, kind_of, numbers
 from excora.data.dataset import Dataset
 from excora.data.delimited import UNNAMED
 from excora.data.frames import FIRST_ROW, open_frame
@@ -56,6 +56,12 @@ def open_table(
         [*roles.target, *([roles.weight] if roles.weight else []), *features] if labelled else roles.target
     )
     left = [f"a column without a name is left out: {name}" for name in nameless]
+    text = {name: cell for name in features if labelled and (cell := disguised(sheet.frame[name]))}
+    left += [
+        f"column {name!r} looks like numbers, such as {cell!r}, but is read as text: write them plainly, as 1234.5, "
+        "if they are numbers"
+        for name, cell in text.items()
+    ]
     return sheet, features, (*notes, *left, *gaps)
 
 

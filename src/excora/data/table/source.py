@@ -9,7 +9,7 @@ from excora.data import sources
 from excora.data.dataset import Dataset, Index
 from excora.data.frames import is_table
 from excora.data.roles import Roles
-from excora.data.source import Fact, Prepared, Source
+from excora.data.source import Fact, Plain, Prepared, Source
 from excora.data.table.preparation import PreparedTable
 from excora.data.table.reading import read_table
 from excora.errors import InputError
@@ -43,6 +43,11 @@ class TableSource(Source):
     def load(self, values: dict[str, Any]) -> PreparedTable:
         """From JSON."""
         return PreparedTable.from_dict(values)
+
+    def plain(self, dataset: Dataset, prepared: Prepared) -> Plain:
+        """The columns; a date may follow the label, as what grows with time does."""
+        assert isinstance(prepared, PreparedTable)
+        return prepared.plain(dataset)
 
     def describe(self, dataset: Dataset, prepared: Prepared) -> list[Fact]:  # noqa: ARG002
         """How many columns of each kind are used."""

@@ -1,6 +1,6 @@
 """Boosted trees on what a line leaves of the labels: each fold's rows are told what trees without them say.
 
-    f_0 = 0,   f_t = f_(t-1) + RATE tree_t,   tree_t fitted to r - f_(t-1) on a draw of rows
+    f_0 = 0,   f_t = f_(t-1) + rate tree_t,   tree_t fitted to r - f_(t-1) on a draw of rows
 
 Thresholds are drawn, not sought (Geurts, Ernst and Wehenkel, 2006), which is quick and varies the trees. No trees are
 fitted to all rows: a new row is told the mean of what the trees of all folds say.
@@ -27,8 +27,19 @@ FEWEST = 100
 RATE, LEAVES = 0.1, (5, 30)
 #: Trees of a round, rounds at most, and rounds without a gain on left-out rows after which there are no more.
 ROUND, ROUNDS, PATIENCE = 25, 12, 2
+#: Rows from which steps are half as long, and rounds have twice the trees: with many rows that is what still gains.
+LARGE = 8000
 #: Rows of a tree, at most (else half of them), and cells (rows x columns), at most.
-DRAWN, CELLS = 4000, 1_000_000
+DRAWN, CELLS = 8000, 1_000_000
+
+
+def pace(rows: int) -> tuple[float, int]:
+    """The length of a step, and the trees of a round.
+
+    >>> pace(1000), pace(20_000)
+    ((0.1, 25), (0.05, 50))
+    """
+    return (RATE / 2, 2 * ROUND) if rows >= LARGE else (RATE, ROUND)
 
 
 class Boosted(NamedTuple):
@@ -72,8 +83,9 @@ def boost(
                 found.go_on(pool)
     if not rounds:
         return None
-    trees = joined([tree for grown in found.grown for tree in grown[: rounds * ROUND]], offset)
-    trees = trees._replace(value=trees.value * (RATE / len(found.grown)))
+    rate, size = pace(len(x))
+    trees = joined([tree for grown in found.grown for tree in grown[: rounds * size]], offset)
+    trees = trees._replace(value=trees.value * (rate / len(found.grown)))
     return Boosted(parent, trees, residuals[parent] - torch.from_numpy(kept).float())
 
 
@@ -111,15 +123,16 @@ class Growing:
     def _round(self, number: int) -> None:
         """A label that is not known is taken to be what the trees say: there is nothing to mend there."""
         x, known, weight, fold = self.rows
+        rate, trees = pace(len(x))
         seen, said, random = np.flatnonzero(fold != number), self.said[number], self.random[number]
         size = min(max(len(seen) // 2, 1), DRAWN)
         share = min(CELLS / (size * x.shape[1]), 1.0)
-        for _ in range(ROUND):
+        for _ in range(trees):
             drawn = random.permutation(len(seen))[:size]
             some = seen[drawn]
             left = np.where(known[some], self.label[some] - said[some], 0.0)
             tree = _tree(share, self.leaf, int(random.integers(2**31))).fit(x[some], left, weight[some])
-            said += RATE * tree.predict(x, check_input=False).reshape(said.shape)
+            said += rate * tree.predict(x, check_input=False).reshape(said.shape)
             self.grown[number].append(tree)
 
 

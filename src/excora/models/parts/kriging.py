@@ -243,10 +243,10 @@ class Asked(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def of(cls, part: Part, keys: Keys, neighbours: int) -> Asked:
-        """In the metric ``keys``."""
+    def of(cls, part: Part, keys: Keys, neighbours: int, *, among: bool = False) -> Asked:
+        """In the metric ``keys``; ``among``: the held-out rows are among the others, all of them, by their numbers."""
         every, own = keys(part.rows.x), keys(part.held.x)
-        found, allowed = search(own, every, neighbours, part.banned())
+        found, allowed = search(own, every, neighbours, part.banned(part.asking if among else None))
         whole = all_at_once(every, len(found) * found.shape[1] ** 2)
         return cls(*(apart(own, every, found) if whole else gathered(own, every[found])), part.rows.at(found), allowed)
 

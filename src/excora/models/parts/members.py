@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from excora.models.parts.kriging import RANK, Keys, Labelled, Member, Part, choose, learn, squared
+from excora.models.parts.kriging import (
+    RANK,
+    Asked,
+    Keys,
+    Labelled,
+    Member,
+    Part,
+    choose,
+    label_variance,
+    learn,
+    squared,
+)
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.pace import Members
 from excora.models.parts.stack import shares
 
 #: Rows that a metric is learned on, and held-out rows, at most.
 LEARNED, HELD = 50_000, 1024
+#: Left-out rows that all members are asked about, at most.
+TOGETHER = 1000
 #: Rows below which no metric is learned.
 FEWEST = 12
 
@@ -41,7 +55,7 @@ def fit_members(
     if len(fold) < FEWEST or not int(fold.max()):
         return 0, [_nothing(bases[0])]
 
-    pace = Members(len(bases) + int(fold.max()))
+    pace = Members(len(bases) + int(fold.max()), least=len(bases), seconds=seconds)
 
     def member(base: Labelled, number: int) -> Member:
         rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
@@ -86,6 +100,30 @@ def stacked(bases: Sequence[Labelled], chosen: int, members: Sequence[Member]) -
     parts[rest] = found[1:]
     parts[chosen] = 1.0 - parts.sum()
     return Stack(float(found[0]), parts, made.to(guess.dtype), asked)
+
+
+class Together(NamedTuple):
+    """What all members say of some left-out rows, each from all rows but those that it may not see."""
+
+    some: Tensor  #: (n,) places among the left-out rows of all members
+    own: Tensor  #: (n,) the member that has not learned of the row
+    guess: Tensor  #: (n, members, targets)
+    variance: Tensor  #: (n, members, targets) of a label, noise included
+
+
+def together(rows: Labelled, members: Sequence[Member], excluded: Excluded, neighbours: int) -> Together:
+    """:data:`TOGETHER` rows at most, of each member alike."""
+    ends = torch.tensor([0, *(len(m.held) for m in members)]).cumsum(0).tolist()
+    parts = [torch.arange(a, min(b, a + TOGETHER // len(members))) for a, b in pairwise(ends)]
+    some, own = torch.cat(parts), torch.cat([torch.full_like(part, k) for k, part in enumerate(parts)])
+    held = torch.cat([m.held for m in members])[some]
+    part = Part.of(rows, torch.arange(len(rows.x)), held, excluded)
+    guess, variance = [], []
+    for m in members:
+        one, found = Asked.of(part, m.keys, neighbours, among=True).predict(m.length, m.nugget)
+        guess.append(one)
+        variance.append(label_variance(found, m.nugget).expand_as(one))
+    return Together(some, own, torch.stack(guess, 1), torch.stack(variance, 1))
 
 
 def _nothing(rows: Labelled) -> Member:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -56,22 +57,41 @@ class Members:
 
     The estimate is measured on the first member: seconds of one step of its metric, of one look at held-out rows, and
     of one choice of length scale and nugget, times how many of each there are. Nobody listens: nothing is measured.
+    Of what begins after ``seconds`` nothing is counted but the first ``least``: it will not be begun.
     """
 
-    def __init__(self, steps: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.steps, self.done, self.clock, self.begun = steps, 0, clock, clock()
+    def __init__(
+        self,
+        steps: int,
+        *,
+        least: int = 1,
+        seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.steps, self.least, self.seconds = steps, least, seconds
+        self.done, self.clock, self.begun = 0, clock, clock()
+
+    def pace(self, each: float) -> Pace:
+        """With so many seconds for each.
+
+        >>> Members(7, least=3, seconds=480.0).pace(10.0), Members(7, least=3, seconds=480.0).pace(200.0)
+        (Pace(done=0, steps=7, left=70.0), Pace(done=0, steps=3, left=600.0))
+        """
+        room = self.steps if self.steps * each <= self.seconds else int(self.seconds / each) + 1
+        count = max(min(room, self.steps), self.least, self.done)
+        return Pace(self.done, count, (count - self.done) * each)
 
     def begin(self, part: kriging.Part, direction: Tensor, neighbours: int) -> None:
         """Before the first member; the random state that members are fitted with is left alone."""
         if _listener.get() is None or self.done:
             return
-        tell(Pace(0, self.steps, self.steps * seconds_of(part, direction, neighbours, self.clock)))
+        tell(self.pace(seconds_of(part, direction, neighbours, self.clock)))
         self.begun = self.clock()
 
     def end(self) -> None:
         """After each member."""
         self.done += 1
-        tell(Pace(self.done, self.steps, (self.clock() - self.begun) / self.done * (self.steps - self.done)))
+        tell(self.pace((self.clock() - self.begun) / self.done))
 
 
 def seconds_of(part: kriging.Part, direction: Tensor, neighbours: int, clock: Callable[[], float]) -> float:

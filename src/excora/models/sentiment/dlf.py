@@ -66,6 +66,7 @@ class DLF(SentimentNetwork):
             return Encoder(
                 dim, options.heads, options.layers + more,
                 attention_dropout=rate, embedding_dropout=options.embedding_dropout,
+                # DIFF: the published code gives no position to a step whose first channel is exactly 0.
                 positions="published" if options.reference else "all",
             )  # fmt: skip
 

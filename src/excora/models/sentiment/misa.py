@@ -9,7 +9,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from excora.data.dataset import Inputs
 from excora.functional import full_precision
@@ -75,15 +74,10 @@ class Stacked(nn.Module):
         """[first forward, second forward, first backward, second backward]."""
         if not len(sequence.length):
             return sequence.values.new_zeros(0, 4 * sequence.values.shape[2])
-        lengths = sequence.length.cpu()
-
-        def packed(x: Tensor) -> torch.nn.utils.rnn.PackedSequence:
-            return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-
         with full_precision(sequence.values.device):
-            states, (early, _) = self.first(packed(sequence.values.to(self.norm.weight.dtype)))
-            _, (late, _) = self.second(packed(self.norm(pad_packed_sequence(states, batch_first=True)[0])))
-        return torch.cat([early, late], 2).transpose(0, 1).flatten(1)
+            states, early = self.first.both_ways(sequence)
+            _, late = self.second.both_ways(states._replace(values=self.norm(states.values)))
+        return torch.cat([early, late], 2).flatten(1)
 
 
 class MISA(SentimentNetwork):

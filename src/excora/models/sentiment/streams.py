@@ -37,6 +37,7 @@ class StreamsOptions(Options):
     masked: float = option(0.0, MASKED, least=0, below=1)
     text_encoder: str = option("", "Folder of a BERT-like checkpoint that reads the words; empty = text features.")
     tune_text: bool = option(False, "The text encoder learns as well; otherwise it is frozen.")
+    own_words: bool = option(False, "Pool the words up to the first end mark, [SEP]; what follows is context alone.")
 
 
 def real_steps(sequence: Sequence) -> Ragged:
@@ -61,6 +62,16 @@ def by_length(encoder: TextEncoder, ids: Tensor, length: Tensor) -> Tensor:
             (rows.unsqueeze(1), torch.arange(longest, device=ids.device).unsqueeze(0)), found
         )
     return states
+
+
+def own_length(ids: Tensor, length: Tensor) -> Tensor:
+    """Tokens up to the first end mark, (n,): a text ends with one, and so do the parts that it is made of.
+
+    >>> own_length(torch.tensor([[1, 7, 2, 8, 9, 2], [1, 5, 2, 0, 0, 0]]), torch.tensor([6, 3]))
+    tensor([3, 3])
+    """
+    mark = ids.gather(1, (length - 1).unsqueeze(1))
+    return (ids == mark).to(torch.uint8).argmax(1) + 1
 
 
 class StreamsNetwork(SentimentNetwork):
@@ -88,7 +99,10 @@ class StreamsNetwork(SentimentNetwork):
         for name in self.names:
             length = cast(Tensor, inputs[f"{name}_length"])
             if name == "text" and self.encoder is not None:
-                values = by_length(self.encoder, cast(Tensor, inputs["text_ids"]), length)
+                ids = cast(Tensor, inputs["text_ids"])
+                values = by_length(self.encoder, ids, length)
+                if self.options.own_words:  # type: ignore[attr-defined]
+                    length = own_length(ids, length)
             else:
                 values = cast(Tensor, inputs[name])
             found[name] = Sequence(values, length)

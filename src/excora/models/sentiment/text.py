@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,10 +46,13 @@ class TextEncoder(nn.Module):
                 raise InputError(
                     f"{folder}: a text encoder is a folder with config.json and model.safetensors, {name} is missing"
                 )
+        library = _transformers()
         try:
-            body = _transformers().AutoModel.from_pretrained(
-                str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
-            )
+            with _quietly(library.utils.logging):
+                body = library.AutoModel.from_pretrained(
+                    str(folder), local_files_only=True, trust_remote_code=False, use_safetensors=True,
+                    dtype=torch.float32,
+                )  # fmt: skip
         except Exception as error:  # safetensors and transformers have many ways to say that a file is broken
             raise InputError(f"{folder}: this checkpoint cannot be read: {str(error).splitlines()[0]}") from None
         return cls(body, frozen=frozen)
@@ -99,6 +104,18 @@ class TextEncoder(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states: Tensor = self.body(input_ids=ids, attention_mask=mask.long()).last_hidden_state
         return states.masked_fill(~mask.unsqueeze(2), 0.0)
+
+
+@contextlib.contextmanager
+def _quietly(logging: Any) -> Iterator[None]:
+    """Without the bar that the library draws while it reads a file: that takes a moment."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _transformers() -> Any:

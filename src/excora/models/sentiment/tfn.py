@@ -83,6 +83,7 @@ class TFN(SentimentNetwork):
     def learn(self, samples: Samples) -> None:
         """The range of the labels as well, which is -3 to 3 on MOSI: labels are standardised here."""
         super().learn(samples)
+        # DIFF: the published range, -3 to 3, is that of labels that are not standardised.
         known = samples.target[samples.train]
         for k in range(self.targets):
             labels = known[:, k][~np.isnan(known[:, k])]

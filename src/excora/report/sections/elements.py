@@ -32,6 +32,7 @@ class Card(NamedTuple):
     id: str
     facts: list[tuple[str, str]]
     size: str
+    said: str
     bars: list[Bar]
 
 
@@ -63,7 +64,7 @@ def _card(bag: Sample) -> Card:
     known = (("gamma", bag.gamma), ("temperature", bag.temperature))
     facts += [(name, figure(value, 3)) for name, value in known if value is not None]
     size = f"{len(bag.top)} of {plural(bag.elements, 'element')}"
-    return Card(str(bag.id), facts, size, [_bar(item, low, (high - low) or 1.0) for item in bag.top])
+    return Card(str(bag.id), facts, size, bag.said, [_bar(item, low, (high - low) or 1.0) for item in bag.top])
 
 
 def _bar(item: Element, low: float, span: float) -> Bar:

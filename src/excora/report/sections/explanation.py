@@ -13,17 +13,20 @@ from excora.report.tables import Column, Table
 
 #: Elements that a graph shows: those that matter most alone.
 SHOWN = 16
-WIDTH, HEIGHT = 640.0, 360.0
+WIDTH, HEIGHT = 480.0, 380.0
+#: Letters of a label; a longer name is cut and shown whole where one points.
+LETTERS = 18
 KNOB = (
-    "Edges are read from the attention of the deepest layer, as a linear causal model. Its sensitivity N = {} is a "
-    "knob and no sample size: a larger one keeps weaker edges. What an element does is not read from the graph but "
-    "measured: the prediction without it, minus the prediction."
+    "Lines are read from the attention, as a linear causal model: a hint, and often a wrong one. Its sensitivity N = "
+    "{} is a knob and no sample size: a larger one keeps weaker lines. What an element does is not read from the graph "
+    "but measured: the prediction without it, minus the prediction."
 )
 
 
 class Node(NamedTuple):
     """A place in the drawing."""
 
+    name: str
     label: str
     x: float
     y: float
@@ -48,7 +51,8 @@ def explanation(record: ExplanationRecord) -> Made:
     for number, (id, one) in enumerate(record.rows.items()):
         nodes, edges = drawing(one)
         note = KNOB.format(figure(record.sensitivity, 3)) if number == 0 else ""
-        values = {"nodes": nodes, "edges": edges, "width": WIDTH, "height": HEIGHT, "note": note, "number": number}
+        size = {"width": WIDTH, "height": HEIGHT}
+        values = {"nodes": nodes, "edges": edges, **size, "note": note, "number": number, "drawn": _drawn(one)}
         title = f"Sample {id}: {record.target} = {figure(one.prediction)}"
         found.append(
             Section(template="explanation.html", title=title, lead=one.sentence, values=values, tables=_tables(one, id))
@@ -56,14 +60,21 @@ def explanation(record: ExplanationRecord) -> Made:
     return found
 
 
+def _drawn(one: Explained) -> str:
+    """What is in the drawing, in words."""
+    every = len(one.names) <= SHOWN
+    some = "" if every else f" Drawn are the {SHOWN} of {len(one.names)} elements that move it most."
+    return f"{some} Lines are {'from the attention' if one.graph is not None else 'to what is in a set'}."
+
+
 def _tables(one: Explained, id: str) -> list[Table]:
     ordered = sorted(zip(one.names, one.changes.tolist(), strict=True), key=lambda pair: -abs(pair[1]))
-    alone = [Column("Left out"), Column("Change of the prediction", figure)]
+    alone = [Column("Left out"), Column("It moves by", figure)]
     found: list[Table] = [
         Table(f"Without each element alone, sample {id}", alone, [[name, x] for name, x in ordered], sortable=True)
     ]
     if one.sets:
-        rows: list[list[Any]] = [[", ".join(one.named(e)), e.change] for e in one.sets]
+        rows: list[list[Any]] = [[", ".join(one.named(e)), e.change] for e in one.ordered]
         found.insert(
             0, Table(f"Smallest sets that move it by more than {figure(one.tolerance)}, sample {id}", alone, rows)
         )
@@ -76,12 +87,14 @@ def drawing(one: Explained) -> tuple[list[Node], list[Edge]]:
     order = sorted(range(1, len(one.names) + 1), key=lambda node: (node not in inside, -abs(one.changes[node - 1])))
     shown = sorted(order[:SHOWN])
     middle = (WIDTH / 2, HEIGHT / 2)
-    nodes = {0: Node("prediction", *middle, "target", "start")}
+    nodes = {0: Node("prediction", "prediction", *middle, "target", "start")}
     for k, node in enumerate(shown):
         angle = 2 * math.pi * (k + 0.5) / len(shown) - math.pi / 2
-        x, y = middle[0] + 0.3 * WIDTH * math.cos(angle), middle[1] + 0.42 * HEIGHT * math.sin(angle)
+        x, y = middle[0] + 0.22 * WIDTH * math.cos(angle), middle[1] + 0.42 * HEIGHT * math.sin(angle)
         kind, end = "in" if node in inside else "out", "start" if math.cos(angle) >= 0 else "end"
-        nodes[node] = Node(one.names[node - 1], round(x, 1), round(y, 1), kind, end)
+        name = one.names[node - 1]
+        label = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
+        nodes[node] = Node(name, label, round(x, 1), round(y, 1), kind, end)
     graph = one.graph
     links = sorted((0, node) for node in inside) if graph is None else sorted(graph.edges)
     directed = frozenset() if graph is None else graph.directed

@@ -49,10 +49,12 @@ POOLS: dict[str, dict[str, Any]] = {
     "eca, moments": {"pool": "eca", "moments": "attended+mean+spread"},
     "sigmoid": {"pool": "sigmoid"},
     "signed": {"pool": "signed"},
+    "softmax, unscaled": {"pool": "eca-paper"},
 }
 BAGS = tuple(POOLS)
 SHORT = ("softmax", "eca", "eca-paper", "mean", "gated", "softmax, 4 heads", "eca, 4 heads", "softmax, moments",
          "differential", "local-linear")  # fmt: skip
+FEW = ("softmax", "eca", "eca-paper", "mean", "gated", "softmax, unscaled")
 #: What the model "retrieval" is asked for, by arm.
 RETRIEVAL: dict[str, dict[str, Any]] = {
     **{name: {"pool": name} for name in ("softmax", "local-linear", "kriging", "eca")},
@@ -61,10 +63,11 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
 PEERS = {"ExtraTrees": "extratrees", "LightGBM": "lightgbm", "ridge": "ridge"}
 TABLES = (HERE, *PEERS)
 NEIGHBOURS = (*RETRIEVAL, *TABLES)
-#: Of the paper's form, what each is without.
+#: Of the paper's form, what each is without; without either it is softmax whose logits are not divided by sqrt(dim).
 ABLATED: dict[str, dict[str, Any]] = {
     "eca-paper without SRA": {"residual": None, "temperature": (0.5, 1.0)},
     "eca-paper without DATS": {"residual": "paper", "temperature": None},
+    "softmax, unscaled": {"residual": None, "temperature": None},
 }
 
 
@@ -96,7 +99,7 @@ def fit_network(sample: Sample, arm: str, settings: dict[str, Any], seed: int) -
 
 
 def _ablate(network: Network, form: dict[str, Any]) -> None:
-    """The paper's pool without one of its parts."""
+    """The paper's pool without one of its parts, or both."""
     assert isinstance(network, PoolNetwork)
     dim = network.pool.width
     scorer = nn.Linear(dim, 1)

@@ -17,11 +17,11 @@ from sklearn.model_selection import train_test_split
 
 from excora.data.bags import ArrayBags, BagSet
 from excora.data.dataset import Dataset
-from excora.data.splits import Split
+from excora.data.splits import Split, folds
 from excora.data.table import Table
 from excora.errors import InputError, MissingExtraError
 from excora.stats.units import sample_units
-from excora_studies.gains.arms import BAGS, HERE, NEIGHBOURS, SHORT, TABLES
+from excora_studies.gains.arms import ABLATED, BAGS, FEW, HERE, NEIGHBOURS, SHORT, TABLES
 from excora_studies.small_tables import SETS as SMALL
 from excora_studies.small_tables import find_folder
 from excora_studies.small_tables import load as load_small
@@ -30,6 +30,9 @@ from excora_studies.tabular import sets
 Floats = NDArray[np.float64]
 #: Principal components of the genes that her2st asks for, and the sections in the order in which seeds hold them out.
 COMPONENTS, GENES, SECTIONS = 8, 250, ("B4", "C2", "C3", "C4", "C5", "C6")
+
+#: Of MOSI by video.
+FOLDS = 5
 
 
 class Sample(NamedTuple):
@@ -71,16 +74,30 @@ def _root(data: Path | None, *files: str) -> Path:
     return root
 
 
-def _mosi(data: Path | None, rows: int | None, seed: int) -> Sample:  # noqa: ARG001  (one split: the official one)
+def _clips(data: Path | None) -> tuple[NDArray[Any], NDArray[np.intp], list[dict[str, str]]]:
+    """Word pieces end to end, how many a clip has, and the rows of the table of labels."""
     tokens, labels = "mosi/mosi_minilm_tokens.npz", "mosi/mosi_labels_transcripts.csv"
     root = _root(data, tokens, labels)
     with np.load(root / tokens, allow_pickle=False) as file:
         values, lengths = file["values"], file["lengths"].astype(np.intp)
     with (root / labels).open(encoding="utf-8", newline="") as text:
-        found = list(csv.DictReader(text))
+        return values, lengths, list(csv.DictReader(text))
+
+
+def _mosi(data: Path | None, rows: int | None, seed: int) -> Sample:  # noqa: ARG001  (one split: the official one)
+    values, lengths, found = _clips(data)
     y, part = np.array([[float(row["label"])] for row in found]), np.array([row["split_standard"] for row in found])
     parts = (np.flatnonzero(part == name)[:rows] for name in ("train", "valid", "test"))
     return Sample(bags_of(values, lengths, y), Split(*parts), np.arange(len(y)))
+
+
+def _mosi_folds(data: Path | None, rows: int | None, seed: int) -> Sample:  # noqa: ARG001  (all of them)
+    """Seed k tests fold k of five: whole videos, and every clip once."""
+    values, lengths, found = _clips(data)
+    y, video = np.array([[float(row["label"])] for row in found]), np.array([row["video_id"] for row in found], object)
+    dataset = bags_of(values, lengths, y, group=video)
+    unit = np.unique(video, return_inverse=True)[1].astype(np.intp)
+    return Sample(dataset, folds(dataset, folds=FOLDS, seed=0)[seed % FOLDS], unit)
 
 
 def _materials(split: str, data: Path | None, rows: int | None, seed: int) -> Sample:
@@ -160,12 +177,14 @@ _LINEAR = {"layers": 0, "batch_size": 64, "epochs": 40, "patience": 5, "criterio
 _ENCODED = _LINEAR | {"layers": 1, "dim": 64}
 _DEEP = _LINEAR | {"layers": 2, "dim": 64, "batch_size": 256, "epochs": 40}
 _ROWS = {"criterion": "pcc", "correlation": "none"}
-_SUBSET, _FEW = 5000, 4000
+_SUBSET, _THINNED = 5000, 4000
 
 TASKS = {
     task.name: task
     for task in (
         Task("MOSI tokens, frozen", _mosi, BAGS, "linear head", "frozen", settings=_LINEAR | {"start": "none"}),
+        Task("MOSI by video, frozen", _mosi_folds, FEW, "linear head, five folds", "frozen",
+             settings=_LINEAR | {"start": "none"}),
         *(
             Task(f"small table: {name}", partial(_small, name), TABLES, "table", "none", HERE)
             for name in SMALL
@@ -174,7 +193,7 @@ TASKS = {
              settings=_LINEAR | {"start": "ridge"}, rates=(1e-5, 1e-4, 1e-3)),
         *(
             Task(f"{name}, {split}", partial(_table, name, split), NEIGHBOURS, "retrieval", "trained",
-                 settings=_ROWS, rates=(5e-4, 1e-3, 2e-3), decays=(1e-2, 0.1), rows=_FEW)
+                 settings=_ROWS, rates=(5e-4, 1e-3, 2e-3), decays=(1e-2, 0.1), rows=_THINNED)
             for name, split in (("Superconductivity", "grouped"), ("Appliances", "random"))
         ),
         *(
@@ -182,11 +201,11 @@ TASKS = {
                  settings=_DEEP | {"start": "none"}, rows=_SUBSET, rates=(1e-3, 3e-3, 1e-2))
             for split in ("random", "grouped")
         ),
-        Task("MOSI tokens, with encoder", _mosi, SHORT, "one layer, linear head", "trained",
+        Task("MOSI tokens, with encoder", _mosi, (*SHORT, *ABLATED), "one layer, linear head", "trained",
              settings=_ENCODED | {"start": "none"}),
         *(
             Task(f"{name}, {split}", partial(_table, name, split), NEIGHBOURS, "retrieval", "trained",
-                 settings=_ROWS, rates=(5e-4, 1e-3, 2e-3), decays=(1e-2, 0.1), rows=_FEW)
+                 settings=_ROWS, rates=(5e-4, 1e-3, 2e-3), decays=(1e-2, 0.1), rows=_THINNED)
             for name, split in (("Superconductivity", "random"), ("Appliances", "time"), ("News (partial)", "random"))
         ),
     )

@@ -30,6 +30,8 @@ TOKENS, LABELS, UTTERANCE = "mosi_minilm_tokens.npz", "mosi_labels_transcripts.c
 LONGEST = 64
 #: Clips before and after one that are its context.
 REACH = 3
+#: Words of the clip before and of the one after that a text encoder reads with a clip.
+WORDS = 15
 
 
 class Clips(NamedTuple):
@@ -68,8 +70,8 @@ def checkpoint() -> str:
 def official(data: Path | None, *, modalities: tuple[str, ...] = ("text",), rows: int | None = None) -> Clips:
     """The official split, 1,284 / 229 / 686; ``modalities``: text, audio; "words": the transcript alone.
 
-    "around": the mean word piece of each clip near it in its video, in the place of vision. ``rows``: so many clips of
-    each part, to try it out.
+    "near": the transcript, and behind its end mark what was said just before and after it. "around": the mean word
+    piece of each clip near it in its video, in the place of vision. ``rows``: so many clips of each part, to try it.
     """
     folder = folder_of(data)
     table = _table(folder)
@@ -85,6 +87,8 @@ def official(data: Path | None, *, modalities: tuple[str, ...] = ("text",), rows
         means = np.add.reduceat(values, np.cumsum(lengths) - lengths) / lengths[:, None]
         frames["vision"] = _around(means, _near(table))
     words = np.array([row["text"].lower() for row in table], object)
+    if "near" in modalities:
+        words = _with_context(words, _near(table), [int(row["clip"]) for row in table])
     named = pieces(words, checkpoint()) if "text" in modalities else None
     return _clips(table, ModalitySet(frames, words, named), "split_standard", rows)
 
@@ -127,6 +131,17 @@ def neighbours(video: list[str], number: list[int]) -> list[list[int]]:
 
 def _near(table: list[dict[str, str]]) -> list[list[int]]:
     return neighbours([row["video_id"] for row in table], [int(row["clip"]) for row in table])
+
+
+def _with_context(words: NDArray[Any], near: list[list[int]], number: list[int]) -> NDArray[Any]:
+    """Each transcript, then the last words of the clip before it and the first of the one after it."""
+
+    def side(place: int, where: int) -> str:
+        found = [k for k in near[place][1:3] if (number[k] - number[place]) * where > 0]
+        said = str(words[found[0]]).split() if found else []
+        return " ".join(said[-WORDS:] if where < 0 else said[:WORDS])
+
+    return np.array([f"{text} [SEP] {side(k, -1)} [SEP] {side(k, 1)}" for k, text in enumerate(words)], object)
 
 
 def _around(values: NDArray[np.float32], near: list[list[int]]) -> Frames:

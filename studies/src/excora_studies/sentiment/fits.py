@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from excora.data.preparation import Preparation
 from excora.data.splits import Split
@@ -54,32 +58,64 @@ def _network(
     if chooses == "test":
         parts = Split(parts.train, parts.test, parts.test)
     built = build(clips.dataset, parts.train, setup, validation=parts.validation)
-    training = train(built.network, built.features, built.target, parts, setup.recipe, setup.machine, progress=False)
+    with _listening(built.network) as heard:
+        training = train(
+            built.network, built.features, built.target, parts, setup.recipe, setup.machine, progress=False
+        )
     found = built.preparation.unscale(predictions(training.network, built.features, clips.split.test, setup))[:, 0]
-    return found, _about(training) | _looked_at(clips, training, built, setup, found)
+    about = _about(training)
+    about["curves"]["mae"] = _errors(heard, built, clips, parts.validation, len(training.rows))
+    return found, about | _looked_at(clips, training, built, setup, found)
+
+
+@contextlib.contextmanager
+def _listening(network: torch.nn.Module) -> Iterator[list[Tensor]]:
+    """What the network predicts when it is not trained: the validation part after each epoch, in its order."""
+    heard: list[Tensor] = []
+    hook = network.register_forward_hook(
+        lambda module, _, output: None if module.training else heard.append(output.prediction.detach())
+    )
+    try:
+        yield heard
+    finally:
+        hook.remove()
+
+
+def _errors(heard: list[Tensor], built: Built, clips: Clips, index: NDArray[np.intp], epochs: int) -> list[float]:
+    """MAE of the validation part after each epoch, in the unit of the labels."""
+    assert clips.dataset.target is not None
+    made = built.preparation.unscale(torch.cat(heard).double().numpy())[:, 0]
+    label = clips.dataset.target[index, 0]
+    return [float(np.abs(part - label).mean()) for part in made[: epochs * len(index)].reshape(epochs, -1)]
 
 
 def _looked_at(clips: Clips, training: Training, built: Built, setup: Setup, found: Any) -> dict[str, Any]:
-    """Of some test clips, from the lowest to the highest prediction: the words, and the weight of each."""
+    """Of some test clips, from the lowest to the highest prediction: the words and the frames, and the weight of each.
+
+    What a model looks at beside them, such as ALMT's own tokens, is left out.
+    """
     name_of = built.features.element_name  # type: ignore[attr-defined]
     order = np.argsort(found)[np.linspace(0, len(found) - 1, SHOWN).round().astype(int)]
     shown: list[dict[str, Any]] = []
     for place, answer in zip(
         order, answers(training.network, built.features, clips.split.test[order], setup), strict=True
     ):
-        seen = answer.attention.get("text")
-        if seen is None or training.network.leading:
+        seen = {name: one.effective[training.network.leading :] for name, one in answer.attention.items()}
+        if not seen:
             return {}
-        steps = [(name_of("text", answer.position, k), float(x)) for k, x in enumerate(seen.effective)]
         label = clips.dataset.target[answer.position, 0]  # type: ignore[index]
-        shown.append({"predicted": float(found[place]), "label": float(label), "words": steps})
+        one: dict[str, Any] = {"predicted": float(found[place]), "label": float(label)}
+        if "text" in seen:
+            weights = seen.pop("text")
+            one["words"] = [(name_of("text", answer.position, k), float(x)) for k, x in enumerate(weights)]
+        shown.append(one | {"frames": {name: [float(x) for x in weights] for name, weights in seen.items()}})
     return {"attention": shown}
 
 
 def asked(arm: Arm, trial: dict[str, Any], rows: int) -> dict[str, Any]:
     """Settings of a run; "slower" in a trial divides the model's own rate."""
     found = {**arm.settings, **{name: value for name, value in trial.items() if name != "slower"}}
-    if "words" in arm.modalities:
+    if {"words", "near"} & {*arm.modalities}:
         found["text_encoder"] = checkpoint()
     if "slower" in trial:
         own = models[found["model"]].recipe.get("learning_rate", Recipe().learning_rate)

@@ -6,8 +6,8 @@ from typing import Any
 
 from excora_studies.markdown import Contents, number, table, with_spread
 
-HEADER = ("row", "seeds", "PCC", "MAE", "F1 Non0", "Acc-2 Non0", "Acc-7", "seeds together: PCC / MAE", "tuned to",
-          "published F1 / MAE / PCC")  # fmt: skip
+HEADER = ("row", "seeds", "validation PCC", "PCC", "MAE", "F1 Non0", "Acc-2 Non0", "Acc-7",
+          "seeds together: PCC / MAE", "tuned to", "published F1 / MAE / PCC")  # fmt: skip
 
 
 def scores(contents: Contents) -> str:
@@ -25,7 +25,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
     together = "–" if row["together PCC"] is None else f"{row['together PCC']:.4f} / {row['together MAE']:.3f}"
     figures = [with_spread(row, name, digits) for name, digits in (("PCC", 4), ("MAE", 3), ("F1 Non0", 3))]
     more = [number(row[name], 3) for name in ("Acc-2 Non0", "Acc-7")]
-    return [row["arm"], str(row["seeds"]), *figures, *more, together, row["tuned"] or "–", row["published"] or "–"]
+    seen = "–" if row["validation"] is None else number(row["validation"], 3)
+    return [
+        row["arm"],
+        str(row["seeds"]),
+        seen,
+        *figures,
+        *more,
+        together,
+        row["tuned"] or "–",
+        row["published"] or "–",
+    ]
 
 
 def differences(contents: Contents) -> str:
@@ -43,8 +53,9 @@ def differences(contents: Contents) -> str:
 def words(contents: Contents) -> str:
     """Effective weights of the words of chosen test clips, in per cent; bold from twice an even share on."""
     lines = []
-    for arm, clips in contents["sentiment"]["summary"].get("attention", {}).items():
-        for clip in clips:
+    looked = contents["sentiment"]["summary"].get("attention", {})
+    for arm, clips in (pair for arms in looked.values() for pair in arms.items()):
+        for clip in (one for one in clips if one.get("words")):
             even = 1 / len(clip["words"])
             said = " ".join(
                 f"**{name}** {100 * x:.0f}" if abs(x) >= 2 * even else f"{name} {100 * x:.0f}"
@@ -52,6 +63,18 @@ def words(contents: Contents) -> str:
             )
             lines.append([arm, f"{clip['label']:+.1f}", f"{clip['predicted']:+.2f}", said.replace("|", "/")])
     return table(("row", "label", "predicted", "words, effective weight in %"), lines) if lines else "Not computed."
+
+
+def seconds(contents: Contents) -> str:
+    """The longest fits, by part."""
+    rows = []
+    for part, arms in contents["sentiment"]["summary"].get("seconds", {}).items():
+        longest = sorted(arms, key=lambda arm: arms[arm], reverse=True)[:3]
+        told = "; ".join(f"{arm} {arms[arm]:.0f} s" for arm in longest)
+        limit = 15 if part == "tuned text" else 5
+        kept = "yes" if arms[longest[0]] <= 60 * limit else "no"
+        rows.append([part, str(len(arms)), told, f"{limit} minutes: {kept}"])
+    return table(("part", "rows", "longest fits, CPU seconds of one thread", "all within"), rows)
 
 
 def missing(contents: Contents) -> str:
@@ -69,4 +92,5 @@ BLOCKS = {
     "sentiment differences": differences,
     "sentiment missing": missing,
     "sentiment words": words,
+    "sentiment seconds": seconds,
 }

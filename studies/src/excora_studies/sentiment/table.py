@@ -1,4 +1,4 @@
-"""The table of the study: the eight figures of every arm, differences with their intervals, figures to look at."""
+"""The table of the study: the eight figures of every arm, differences with their intervals, how long a fit took."""
 
 from __future__ import annotations
 
@@ -9,26 +9,37 @@ import numpy as np
 
 from excora.stats.paired import Predicted, draw, errors, pairwise
 from excora.stats.sentiment import NAMES, sentiment_scores
-from excora_studies.figures import Figure, Line, Panel
 from excora_studies.runner import Report, Results
+from excora_studies.sentiment import drawing
 from excora_studies.tabular.scores import unpack, unpack_codes
 
 Runs = list[dict[str, Any]]
-#: Rows whose words are shown.
-SHOWN = (("frozen text", "streams, linear: ECA"), ("tuned text", "tuned MiniLM: ECA"))
+#: Rows whose words or frames are shown.
+SHOWN = (
+    ("frozen text", "streams, linear: ECA"),
+    ("tuned text", "tuned MiniLM: ECA"),
+    ("planted", "streams, linear: softmax"),
+    ("planted", "streams, linear: ECA"),
+)
+#: The part whose runs, one vote each, are one row more, and its name.
+TOGETHER = ("tuned text", "every run above together")
 
 
 def make(configuration: dict[str, Any], results: Results) -> Report:
     """From the chunks that are there."""
-    rows, pairs, missing = [], [], []
+    rows, pairs, missing, every = [], [], [], {}
     for part, about in configuration["parts"].items():
-        there = {arm: runs_of(part, arm, one, configuration, results) for arm, one in about["arms"].items()}
+        there = every[part] = {
+            arm: runs_of(part, arm, one, configuration, results) for arm, one in about["arms"].items()
+        }
         label = unpack(results[f"{part} | test part"]["target"]) if f"{part} | test part" in results else None
         for arm, runs in there.items():
             if runs and label is not None:
                 rows.append(_row(part, arm, about["arms"][arm], runs, label, configuration["chooses"]))
             else:
                 missing.append(f"{part}: {arm}")
+        if part == TOGETHER[0] and label is not None and any(there.values()):
+            rows.append(_all_of(part, [run for runs in there.values() for run in runs], label, rows[-1]))
         pairs += _pairs(part, about["arms"], there, results)
     notes = [f"{pair['part']}: {words(pair)}" for pair in pairs]
     if configuration["chooses"] != "validation":
@@ -37,8 +48,9 @@ def make(configuration: dict[str, Any], results: Results) -> Report:
         )
     notes += [f"not computed yet: {one}" for one in missing]
     columns = ("part", "arm", *NAMES, "seeds", "epoch", "chosen by")
-    summary = {"pairs": pairs, "missing": missing, "attention": _attention(configuration, results)}
-    return Report(rows, summary, _figures(configuration, results, rows), notes, columns)
+    looked = _attention(configuration, results)
+    summary = {"pairs": pairs, "missing": missing, "attention": looked, "seconds": _seconds(configuration, results)}
+    return Report(rows, summary, drawing.figures(results, rows, every, looked), notes, columns)
 
 
 def runs_of(part: str, arm: str, about: dict[str, Any], configuration: dict[str, Any], results: Results) -> Runs:
@@ -72,14 +84,32 @@ def _row(part: str, arm: str, about: dict[str, Any], runs: Runs, label: Any, cho
     return row | {"chosen by": "validation" if chooses == "validation" else "test (best test epoch)"}
 
 
-def _attention(configuration: dict[str, Any], results: Results) -> dict[str, Any]:
-    """Of ECA on the words, what it looks at; with the first seed."""
-    found = {}
+def _all_of(part: str, runs: Runs, label: Any, like: dict[str, Any]) -> dict[str, Any]:
+    """The mean prediction of all runs of a part: nothing is chosen, so that the test part cannot choose."""
+    found = sentiment_scores(np.mean([unpack(run["prediction"]) for run in runs], 0), label).named()
+    row = dict.fromkeys(like) | {"part": part, "arm": TOGETHER[1], "seeds": len(runs)} | found
+    return row | {"tuned": "", "edges": 0, "published": "", "chosen by": like["chosen by"]}
+
+
+def _seconds(configuration: dict[str, Any], results: Results) -> dict[str, dict[str, float]]:
+    """The longest fit of each arm, trials included, in CPU seconds of one thread, by part."""
+    found: dict[str, dict[str, float]] = {}
+    for key, result in results.items():
+        part, arm, *_ = key.split(" | ")
+        if "seconds" in result and arm in configuration["parts"].get(part, {"arms": {}})["arms"]:
+            arms = found.setdefault(part, {})
+            arms[arm] = max(arms.get(arm, 0.0), result["seconds"])
+    return found
+
+
+def _attention(configuration: dict[str, Any], results: Results) -> dict[str, dict[str, Any]]:
+    """What some rows look at, by part and arm; with the first seed."""
+    found: dict[str, dict[str, Any]] = {}
     for part, arm in SHOWN:
         about = configuration["parts"].get(part, {"arms": {}})["arms"].get(arm)
         runs = [] if about is None else runs_of(part, arm, about, configuration, results)
         if runs and runs[0].get("attention"):
-            found[arm] = runs[0]["attention"]
+            found.setdefault(part, {})[arm] = runs[0]["attention"]
     return found
 
 
@@ -113,54 +143,3 @@ def words(pair: dict[str, Any]) -> str:
         f"{pair['first']} − {pair['second']}: PCC {one['difference']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}], "
         f"MAE {pair['MAE']:+.3f}, {pair['seeds']} seeds"
     )
-
-
-def _figures(configuration: dict[str, Any], results: Results, rows: list[dict[str, Any]]) -> dict[str, Figure]:
-    """PCC by arm and part; validation PCC and MSE over epochs; predicted against true."""
-    if not rows:
-        return {}
-    panels = []
-    for part in dict.fromkeys(row["part"] for row in rows):
-        own = [row for row in rows if row["part"] == part]
-        low, high = ([row["PCC"] + sign * (row["PCC sd"] or 0.0) for row in own] for sign in (-1, 1))
-        ticks = {float(k): row["arm"].replace("streams, ", "") for k, row in enumerate(own)}
-        line = Line(
-            label="PCC", x=list(range(len(own))), y=[row["PCC"] for row in own], low=low, high=high, joined=False
-        )
-        panels.append(Panel(title=part, x="", y="test PCC", lines=[line], ticks=ticks))
-    found = {"scores": Figure(title="MOSI: test PCC by arm", panels=panels, columns=1, size=(12.0, 3.2))}
-    found |= _best(configuration, results, rows)
-    curves = _curves(configuration, results)
-    if curves:
-        found["epochs"] = Figure(title="Validation over epochs, first seed", panels=curves, columns=2, size=(11.0, 3.4))
-    return found
-
-
-def _best(configuration: dict[str, Any], results: Results, rows: list[dict[str, Any]]) -> dict[str, Figure]:
-    """Predicted against true, of the row of each part that is best on validation."""
-    panels = []
-    for part in dict.fromkeys(row["part"] for row in rows):
-        own = [row for row in rows if row["part"] == part and row["validation"] is not None]
-        if own:
-            arm = max(own, key=lambda row: row["validation"])["arm"]
-            run = runs_of(part, arm, configuration["parts"][part]["arms"][arm], configuration, results)[0]
-            label, guess = unpack(results[f"{part} | test part"]["target"]), unpack(run["prediction"])
-            line = Line(label="clips", x=label.tolist(), y=guess.tolist(), joined=False)
-            panels.append(Panel(title=f"{part}: {arm}", x="label", y="predicted", lines=[line]))
-    return {"predicted": Figure(title="Predicted against true", panels=panels, columns=2)} if panels else {}
-
-
-def _curves(configuration: dict[str, Any], results: Results) -> list[Panel]:
-    panels = []
-    for part, about in configuration["parts"].items():
-        kept = {}
-        for arm, one in about["arms"].items():
-            runs = runs_of(part, arm, one, configuration, results)
-            if runs and runs[0].get("curves") and (arm.startswith(("streams", "tuned", "ALMT"))):
-                kept[arm] = runs[0]["curves"]
-        for name, word in (("pcc", "validation PCC"), ("mse", "validation MSE")) if kept else ():
-            lines = [
-                Line(label=arm, x=list(range(1, len(c[name]) + 1)), y=c[name]) for arm, c in list(kept.items())[:8]
-            ]
-            panels.append(Panel(title=f"{part}: {word}", x="epoch", y=word, lines=lines))
-    return panels

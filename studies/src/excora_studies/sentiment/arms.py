@@ -133,7 +133,7 @@ PARTS = {
         }),
         Part("tuned text", "official split, MiniLM fine-tuned end to end", official, {
             **{
-                f"tuned MiniLM: {label}": Arm((*seen,), _TUNED | {"pool": pool}, _TUNED_TRIALS, 2,
+                f"tuned MiniLM: {label}": Arm((*seen,), _TUNED | {"pool": pool}, _TUNED_TRIALS, 3,
                                               None if label == "softmax" else "tuned MiniLM: softmax")
                 for label, pool, *seen in (
                     ("mean", "mean", "words"), ("softmax", "softmax", "words"), ("ECA", "eca", "words"),

@@ -55,6 +55,7 @@ BAGS = tuple(POOLS)
 SHORT = ("softmax", "eca", "eca-paper", "mean", "gated", "softmax, 4 heads", "eca, 4 heads", "softmax, moments",
          "differential", "local-linear")  # fmt: skip
 FEW = ("softmax", "eca", "eca-paper", "mean", "gated", "softmax, unscaled")
+PLAIN = (*FEW[:-1], "softmax, moments")
 #: What the model "retrieval" is asked for, by arm.
 RETRIEVAL: dict[str, dict[str, Any]] = {
     **{name: {"pool": name} for name in ("softmax", "local-linear", "kriging", "eca")},
@@ -63,6 +64,7 @@ RETRIEVAL: dict[str, dict[str, Any]] = {
 PEERS = {"ExtraTrees": "extratrees", "LightGBM": "lightgbm", "ridge": "ridge"}
 TABLES = (HERE, *PEERS)
 NEIGHBOURS = (*RETRIEVAL, *TABLES)
+FEW_NEIGHBOURS = ("softmax", "local-linear", "eca", *TABLES)
 #: Of the paper's form, what each is without; without either it is softmax whose logits are not divided by sqrt(dim).
 ABLATED: dict[str, dict[str, Any]] = {
     "eca-paper without SRA": {"residual": None, "temperature": (0.5, 1.0)},

@@ -21,7 +21,7 @@ from excora.data.splits import Split, folds
 from excora.data.table import Table
 from excora.errors import InputError, MissingExtraError
 from excora.stats.units import sample_units
-from excora_studies.gains.arms import ABLATED, BAGS, FEW, HERE, NEIGHBOURS, SHORT, TABLES
+from excora_studies.gains.arms import ABLATED, BAGS, FEW, FEW_NEIGHBOURS, HERE, NEIGHBOURS, PLAIN, SHORT, TABLES
 from excora_studies.small_tables import SETS as SMALL
 from excora_studies.small_tables import find_folder
 from excora_studies.small_tables import load as load_small
@@ -201,14 +201,14 @@ TASKS = {
             )
         ),
         *(
-            Task(f"superconductor bags, {split}", partial(_materials, split), SHORT, "linear head", "trained",
+            Task(f"superconductor bags, {split}", partial(_materials, split), pools, "linear head", "trained",
                  settings=_DEEP | {"start": "none"}, rows=_SUBSET, rates=(1e-3, 3e-3, 1e-2))
-            for split in ("random", "grouped")
+            for split, pools in (("random", SHORT), ("grouped", PLAIN))
         ),
         Task("MOSI tokens, with encoder", _mosi, (*SHORT, *ABLATED), "one layer, linear head", "trained",
              settings=_ENCODED | {"start": "none"}),
         *(
-            Task(f"{name}, {split}", partial(_table, name, split), NEIGHBOURS, "retrieval", "trained",
+            Task(f"{name}, {split}", partial(_table, name, split), FEW_NEIGHBOURS, "retrieval", "trained",
                  settings=_ROWS, rates=rates, decays=(1e-2, 0.1), rows=_THINNED)
             for name, split, rates in (
                 ("Superconductivity", "random", _STEPS), ("Appliances", "time", _SMALL_STEPS),

@@ -1,8 +1,10 @@
-"""What docs/scale.md says, tried on this machine: ``python -m checks.scale [cost] [nodes] [array]``.
+"""What docs/scale.md says, tried on this machine: ``python -m checks.scale [cost] [ranks] [nodes] [array]``.
 
 - ``cost``: CPU seconds of one training step of ECAPool with a linear head against bags, elements and width, and of
   reading features from a memory-mapped file; CPU time, so that other work on the machine counts little. Then, on paper,
   a million slides.
+- ``ranks``: a step under DistributedDataParallel over 1 to 8 gloo ranks of as many bags each: CPU time of a rank, how
+  much of it is communication, how many numbers the loss reduces, and how far the gradient is from that of one process.
 - ``nodes``: two nodes of one process each on loopback, by torchrun and by hand, against one process: the largest
   difference of the predictions, in standard deviations.
 - ``array``: a task of the job array of the page, killed in the middle and started again, against one that was not.
@@ -17,17 +19,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
 
 from excora import ECAPool, JointLoss, Run, predict
 
 BASE = {"bags": 16, "elements": 1000, "width": 256}
 GROWTH = {"bags": (16, 32, 64, 128), "elements": (1000, 4000, 16000, 64000), "width": (256, 512, 1024, 2048)}
 SLIDES, PATCHES, DIM = 1_000_000, 10_000, 1024
+RANKS, STEPS = (1, 2, 4, 8), 20
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 FIT = ["fit", "t.csv", "--target", "y", "--model", "pool", "--start", "none", "--layers", "0", "--no-baselines"]
 
@@ -76,6 +83,70 @@ def cost() -> None:
     )
     hours, size = SLIDES * (seconds + read) / 3600, SLIDES * PATCHES * DIM * 2 / 1e12
     print(f"on paper, an epoch of {SLIDES} slides: {hours:.0f} core hours, {size:.0f} TB of features in half precision")
+
+
+class Regressor(nn.Module):
+    """A pool and a linear head, whose parameters no other rank shares yet."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.pool, self.head = ECAPool(width), nn.Linear(width, 1)
+
+    def forward(self, h: Tensor) -> tuple[Tensor, Tensor | None]:
+        pooled = self.pool(h)
+        return self.head(pooled.value).squeeze(1), pooled.penalty
+
+
+def batch(rank: int) -> tuple[Tensor, Tensor]:
+    """The bags of one rank."""
+    generator = torch.Generator().manual_seed(rank)
+    h = torch.randn(BASE["bags"], BASE["elements"], BASE["width"], generator=generator)
+    return h, torch.randn(BASE["bags"], generator=generator)
+
+
+def gradient(model: nn.Module, h: Tensor, y: Tensor) -> Tensor:
+    """Of a step, in one vector."""
+    model.zero_grad()
+    prediction, penalty = model(h)
+    JointLoss(weight=0.5)(prediction, y, penalty=penalty).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def one_rank(rank: int, ranks: int, folder: str) -> None:
+    """Steps of one of ``ranks`` processes; the first writes what it found."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    model = DistributedDataParallel(Regressor(BASE["width"]))
+    h, y = batch(rank)
+    gradient(model, h, y)
+    with mock.patch.object(dist, "all_reduce", wraps=dist.all_reduce) as reduce:
+        found = gradient(model, h, y)
+    sent = sum(call.args[0].numel() for call in reduce.call_args_list)
+    start = time.process_time()
+    for _ in range(STEPS):
+        gradient(model, h, y)
+    seconds = (time.process_time() - start) / STEPS
+    if rank == 0:
+        torch.save({"seconds": seconds, "gradient": found, "sent": sent}, f"{folder}/found.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def ranks() -> None:
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    for many in RANKS:
+        with tempfile.TemporaryDirectory() as folder:
+            spawn(one_rank, (many, folder), nprocs=many)
+            found = torch.load(f"{folder}/found.pt", weights_only=True)
+        bags = [batch(rank) for rank in range(many)]
+        whole = gradient(Regressor(BASE["width"]), torch.cat([h for h, _ in bags]), torch.cat([y for _, y in bags]))
+        apart = float((found["gradient"] - whole).norm() / whole.norm())
+        print(
+            f"{many} ranks of {BASE['bags']} bags: {1000 * found['seconds']:.1f} CPU ms a step and rank, the loss "
+            f"sends {found['sent']} numbers besides the gradient's {whole.numel()}, gradient {apart:.0e} from one's"
+        )
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -167,5 +238,5 @@ def array() -> None:
 
 
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ("cost", "nodes", "array"):
-        {"cost": cost, "nodes": nodes, "array": array}[part]()
+    for part in sys.argv[1:] or ("cost", "ranks", "nodes", "array"):
+        {"cost": cost, "ranks": ranks, "nodes": nodes, "array": array}[part]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from data.spatial.made import Made
+from data.spatial.made import Made, slides
 from excora.data.reading import read
 from excora.data.roles import Roles
 from excora.data.spatial.layouts import is_slides, read_slides
@@ -106,14 +106,13 @@ def test_several_paths_at_once(folder, tmp_path):
         read([tmp_path / "a.csv", paths[0]], target="y")
 
 
-def test_features_beside_a_file_are_found_and_those_of_others_left(folder):
+def test_features_beside_a_file_are_found_and_those_of_others_left(tmp_path):
+    folder = slides(tmp_path, 2)
+
     def named(path):
         return read_slides([path], Roles.of(), [])[0].vectors.name
 
     assert named(folder / "s1.h5ad") == str(folder / "features" / "s1.h5")
-    (folder / "features" / "s1.h5").rename(folder / "features" / "kept.h5")
-    try:
-        assert named(folder / "s1.h5ad") == "s1 (computed)"
-        assert named(folder / "s0.h5ad") == str(folder / "features" / "s0.h5")
-    finally:
-        (folder / "features" / "kept.h5").rename(folder / "features" / "s1.h5")
+    (folder / "features" / "s1.h5").unlink()
+    assert named(folder / "s1.h5ad") == "s1 (computed)"
+    assert named(folder / "s0.h5ad") == str(folder / "features" / "s0.h5")

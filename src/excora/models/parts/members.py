@@ -57,8 +57,10 @@ def fit_members(
 
     pace = Members(len(bases) + int(fold.max()), least=len(bases), seconds=seconds)
 
-    def member(base: Labelled, number: int) -> Member:
-        rest, held = _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
+    def rows(number: int) -> tuple[Tensor, Tensor]:
+        return _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
+
+    def member(base: Labelled, rest: Tensor, held: Tensor) -> Member:
         learning = Part.of(base, rest[:LEARNED], held, excluded)
         pace.begin(learning, direction, neighbours)
         keys = learn(learning, direction, generator)
@@ -67,13 +69,14 @@ def fit_members(
         pace.end()
         return made
 
-    tried = [member(base, 0) for base in bases]
+    first = rows(0)  # the same for all: errors of different rows differ by more than bases do
+    tried = [member(base, *first) for base in bases]
     best = min(range(len(tried)), key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
     found = [tried[best]]
     for number in range(1, int(fold.max()) + 1):
         if time.monotonic() - begun > seconds:
             break
-        found.append(member(bases[best], number))
+        found.append(member(bases[best], *rows(number)))
     return best, found
 
 

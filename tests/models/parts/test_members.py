@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from excora.models.parts.kriging import Labelled, learn
+from excora.models.parts import members as module
+from excora.models.parts.kriging import Labelled, Part, learn
 from excora.models.parts.members import fit_members, stacked
 from excora.models.parts.neighbours import Excluded
 
@@ -52,6 +53,26 @@ def test_the_base_that_leaves_less_is_chosen_and_the_other_may_have_a_share(wave
         assert (parts >= 0).all()
         assert parts.sum() == pytest.approx(1.0)
         assert (asked.label - made).square().mean() <= (asked.label - share * members_guess(members)).square().mean()
+
+
+def test_bases_are_compared_on_the_same_left_out_rows(wave, monkeypatch):
+    monkeypatch.setitem(learn.__kwdefaults__, "steps", 2)
+    monkeypatch.setattr(module, "HELD", 15)
+    asked = []
+
+    class Recorded:
+        @staticmethod
+        def of(base, rest, held, excluded):
+            asked.append((rest.tolist(), held.tolist()))
+            return Part.of(base, rest, held, excluded)
+
+    monkeypatch.setattr(module, "Part", Recorded)
+    fold, excluded = torch.arange(160) % 3, Excluded(torch.arange(160)[:, None])
+    _, found = fit_members([wave, wave, wave], torch.zeros(5), fold, excluded, seed=0, neighbours=20, seconds=60.0)
+    assert len(asked) == 5
+    assert asked[0] == asked[1] == asked[2]
+    assert all(len(held) == 15 for _, held in asked)
+    assert sorted(int(m.held[0]) % 3 for m in found) == [0, 1, 2]
 
 
 def members_guess(members) -> torch.Tensor:

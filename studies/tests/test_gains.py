@@ -161,6 +161,14 @@ def test_the_study_runs_and_its_page_names_what_is_missing(folder: Path, tmp_pat
     assert table.words(pair).startswith("eca - softmax: PCC")
 
 
+def test_arms_without_their_test_part_are_listed_without_differences(folder: Path, tmp_path: Path) -> None:
+    content = reproduce("gains", tmp_path, data=folder, preset="quick", only=[f"{MOSI} | softmax", f"{MOSI} | eca"])
+    assert [row["arm"] for row in content["table"]] == ["softmax", "eca"]
+    assert content["summary"]["pairs"] == []
+    assert content["summary"]["missing"] == {MOSI: ["test part"]}
+    assert "| softmax |" in page.scores(content)
+
+
 def test_a_direction_holds_only_where_the_interval_says_so() -> None:
     def pair(low: float, high: float) -> dict[str, Any]:
         known = {"PCC difference": (low + high) / 2, "PCC low": low, "PCC high": high}

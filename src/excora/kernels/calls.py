@@ -38,12 +38,14 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def compile_loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled at the first call, and kept in a cache on disk."""
+def compile_loop(function: Callable[..., Any] | None = None, **other: Any) -> Callable[..., Any]:
+    """Compiled at the first call, and kept in a cache on disk; ``other`` options in place of :data:`OPTIONS`."""
+    if function is None:
+        return functools.partial(compile_loop, **other)
     try:
-        return numba.njit(cache=True, **OPTIONS)(function)
+        return numba.njit(cache=True, **OPTIONS | other)(function)
     except RuntimeError:  # nowhere to keep a cache
-        return numba.njit(**OPTIONS)(function)
+        return numba.njit(**OPTIONS | other)(function)
 
 
 class Loop:

@@ -20,7 +20,7 @@ from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model
 from excora.models.parts.boosting import Boosted, boost
 from excora.models.parts.channels import BENDS, RidgeStart, bent_start, channels, knots_of, ridge_start
-from excora.models.parts.kriging import Labelled, Member
+from excora.models.parts.kriging import Labelled, Member, squared
 from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
 from excora.models.parts.members import Together, fit_members, stacked, together
 from excora.models.parts.neighbours import Excluded
@@ -31,6 +31,9 @@ from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
 from excora.stats.intervals import FEW_GROUPS
 from excora.stats.units import sample_units
+
+#: The share of the line's squared error on left-out rows below which curves are taken in its place.
+BENT = 2 / 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,7 +88,10 @@ class KrigingModel(Model):
         space = row_space(x)
         seen, direction = (x, line.direction) if space is None else (space(x), space.along(line.direction))
         bases = [Labelled(seen, torch.where(known, one, 0.0), known, noise) for one in left]
-        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
+        # Curves contain the line: where they leave much less, a metric of what it leaves is not worth its time.
+        errors = [float(squared(torch.zeros(()), base)) for base in bases]
+        bent = curves is not None and errors[1] < BENT * errors[0]
+        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds, "first": int(bent)}
         chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
         learned |= {} if curves is None else {"bends": BENDS}

@@ -8,6 +8,7 @@ import torch
 
 from excora.models.parts import boosting
 from excora.models.parts.boosting import RATE, ROUND, boost
+from tests.oracles import trees as oracle
 
 N = 300
 
@@ -42,7 +43,7 @@ def test_left_out_rows_are_missed_by_less_and_new_ones_are_told_the_mean(steps):
 
 def test_labels_of_a_fold_do_not_move_what_it_is_told(steps, monkeypatch):
     monkeypatch.setattr(boosting, "ROUNDS", 1)
-    monkeypatch.setattr(boosting, "LEAVES", (5,))
+    monkeypatch.setattr(boosting, "SHAPES", ((5, 10),))
     x, y = steps
     held = torch.arange(N) % 3 == 1
     other = torch.where(held.unsqueeze(1), y + 0.1 * torch.randn(N, 1, generator=torch.Generator().manual_seed(2)), y)
@@ -52,22 +53,23 @@ def test_labels_of_a_fold_do_not_move_what_it_is_told(steps, monkeypatch):
 
 
 def test_it_is_what_a_plain_loop_makes(steps, monkeypatch):
-    """Each fold from scikit-learn's own trees, a step after the other."""
+    """Each fold from obvious trees, a step after the other."""
     monkeypatch.setattr(boosting, "ROUNDS", 1)
-    monkeypatch.setattr(boosting, "LEAVES", (5,))
+    monkeypatch.setattr(boosting, "SHAPES", ((5, 10),))
     x, y = steps
-    columns, label, fold = x[:, 1:].numpy(), y[:, 0].double().numpy(), np.arange(N) % 3
-    left_out, mean = np.zeros(N), np.zeros(N)
+    columns, label, fold = x[:, 1:].numpy(), y.double().numpy(), np.arange(N) % 3
+    left_out, mean, weight = np.zeros((N, 1)), np.zeros((N, 1)), np.ones(N)
     for k in range(3):
-        random, seen, said = np.random.default_rng([0, k]), np.flatnonzero(fold != k), np.zeros(N)
+        random, seen, said = np.random.default_rng([0, k]), np.flatnonzero(fold != k), np.zeros((N, 1))
         for _ in range(ROUND):
             some = seen[random.permutation(len(seen))[: len(seen) // 2]]
-            tree = boosting._tree(1.0, 5, int(random.integers(2**31)))
-            said += RATE * tree.fit(columns[some], (label - said)[some]).predict(columns)
+            given = {"leaf": 5, "depth": 10, "share": 1.0}
+            *nodes, value = oracle.tree(columns[some], (label - said)[some], weight[some], random, **given)
+            said += RATE * value[oracle.leaves(columns, *nodes)]
         left_out[fold == k], mean = said[fold == k], mean + said / 3
     found = grown(x, [y])
-    np.testing.assert_allclose(found.residual[:, 0], label - left_out, atol=1e-5)
-    np.testing.assert_allclose(found.trees(x)[:, 0], mean, atol=1e-5)
+    np.testing.assert_allclose(found.residual, label - left_out, atol=1e-5)
+    np.testing.assert_allclose(found.trees(x), mean, atol=1e-5)
 
 
 def test_the_line_that_trees_mend_best_is_taken_and_threads_change_nothing(steps):
@@ -108,3 +110,66 @@ def test_there_are_none_where_they_do_not_help_or_nobody_is_left_out(steps):
     assert grown(x, [y], fold=torch.zeros(N).long()) is None
     assert boost(x[:50], 1, [y[:50]], y[:50] < 9, torch.ones(50), torch.arange(50) % 3, seed=0, seconds=1.0) is None
     assert len(grown(x, [y], seconds=0.0).trees.root) == 3 * ROUND, "one round, and no more"
+
+
+@pytest.fixture
+def many(steps, monkeypatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same rows, which count as many."""
+    monkeypatch.setattr(boosting, "LARGE", 200)
+    monkeypatch.setattr(boosting, "ROUNDS", 3)
+    return steps
+
+
+def test_with_many_rows_the_line_is_chosen_first_and_the_shape_then(many):
+    x, y = many
+    worse = y + torch.randn(N, 1, generator=torch.Generator().manual_seed(3))
+    for residuals, best in (([worse, y], 1), ([y, worse], 0)):
+        found = grown(x, residuals)
+        assert found.parent == best
+        assert found.residual.var() < 0.3 * y.var()
+        assert len(found.trees.root) % (3 * 2 * ROUND) == 0
+
+
+@pytest.mark.parametrize(("lead", "depth"), [(0.0, 14), (1.0, 10)])
+def test_deep_trees_have_to_be_ahead(many, monkeypatch, lead, depth):
+    """A product of three columns, with as little noise as rows: there small leaves are best."""
+    monkeypatch.setattr(boosting, "LEAD", lead)
+    tried = []
+    kept = boosting.Growing.__init__
+
+    def recorded(self, rows, label, shape, seed):
+        tried.append(shape)
+        kept(self, rows, label, shape, seed)
+
+    monkeypatch.setattr(boosting.Growing, "__init__", recorded)
+    x, _ = many
+    assert grown(x, [(x[:, 1:2] * x[:, 2:3] * x[:, 3:4]).sign()]) is not None
+    assert set(tried[:-1]) == {(5, 10), (30, 10), (2, 14)}
+    assert tried[-1][1] == depth
+
+
+def test_the_mean_of_all_folds_is_told_from_that_of_two(many, monkeypatch):
+    """Where trees say b + e of a row, with e their own, two leave b^2 + d / 2 and all of three b^2 + d / 3."""
+    b, random = 0.5, torch.Generator().manual_seed(5)
+
+    def said(self, number, rounds):
+        e = {(5, 10): 0.1, (30, 10): 0.01, (2, 14): 1.0}[self.shape]
+        held = self.rows.fold == number
+        own = np.sqrt(e) * torch.randn(int(held.sum()), 1, generator=random).numpy()
+        self.left_out[rounds - 1][held] = self.label[held] - b - own
+
+    monkeypatch.setattr(boosting.Growing, "rounds", said)
+    seen = []
+    least = min
+    monkeypatch.setattr(
+        boosting, "min", lambda of, key: seen.append([key(k) for k in of]) or least(of, key=key), raising=False
+    )
+    x, y = many
+    rows = boosting.Rows(x[:, 1:].numpy(), np.ones((N, 1), bool), np.ones(N), np.arange(N) % 3)
+    with boosting.ThreadPoolExecutor(1) as pool:
+        parent, found = boosting._shape_for_many(rows, [y.double().numpy()], np.ones((N, 1)), 0, pool)
+    assert (parent, found.shape) == (0, (30, 10))
+    line, shapes = seen
+    held = 200
+    np.testing.assert_allclose(line, [held * (b**2 + 0.1 / 3)], rtol=0.1)
+    np.testing.assert_allclose(shapes, [held * (b**2 + e / 3) for e in (0.1, 0.01)], rtol=0.1)

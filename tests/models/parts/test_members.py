@@ -75,5 +75,19 @@ def test_bases_are_compared_on_the_same_left_out_rows(wave, monkeypatch):
     assert sorted(int(m.held[0]) % 3 for m in found) == [0, 1, 2]
 
 
+def test_bases_before_the_first_are_not_learned_of(wave, monkeypatch):
+    monkeypatch.setitem(learn.__kwdefaults__, "steps", 2)
+    learned = []
+    monkeypatch.setattr(module, "learn", lambda part, *rest, **more: learned.append(part) or learn(part, *rest, **more))
+    fold, excluded = torch.arange(160) % 2, Excluded(torch.arange(160)[:, None])
+    worse = wave._replace(label=wave.label + 9)
+    given = {"seed": 0, "neighbours": 20, "seconds": 60.0}
+    chosen, found = fit_members([wave, worse, worse], torch.zeros(5), fold, excluded, first=1, **given)
+    assert chosen in (1, 2)
+    assert len(found) == 2
+    assert len(learned) == 3, "two bases of the first fold, one of the second"
+    assert all((part.rows.label > 3).all() for part in learned)
+
+
 def members_guess(members) -> torch.Tensor:
     return torch.cat([m.guess for m in members])

@@ -43,19 +43,21 @@ def fit_members(
     seed: int,
     neighbours: int,
     seconds: float,
+    first: int = 0,
 ) -> tuple[int, list[Member]]:
     """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
 
     ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each,
-    and the number of the one that is best stacked on left-out rows, which the others learn of,
-    is returned too.
+    from the number ``first`` on, and the number of the one that is best stacked on left-out rows, which the others
+    learn of, is returned too.
     With one fold or fewer than :data:`FEWEST` rows there is one member that has learned nothing and says 0 of all rows.
     """  # fmt: skip
     generator, begun = torch.Generator().manual_seed(seed), time.monotonic()
     if len(fold) < FEWEST or not int(fold.max()):
         return 0, [_nothing(bases[0])]
 
-    pace = Members(len(bases) + int(fold.max()), least=len(bases), seconds=seconds)
+    numbers = range(first, len(bases))
+    pace = Members(len(numbers) + int(fold.max()), least=len(numbers), seconds=seconds)
 
     def rows(number: int) -> tuple[Tensor, Tensor]:
         return _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
@@ -69,9 +71,9 @@ def fit_members(
         pace.end()
         return made
 
-    first = rows(0)  # the same for all: errors of different rows differ by more than bases do
-    tried = [member(base, *first) for base in bases]
-    best = min(range(len(tried)), key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
+    same = rows(0)  # errors of different rows differ by more than bases do
+    tried = {k: member(bases[k], *same) for k in numbers}
+    best = min(numbers, key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
     found = [tried[best]]
     for number in range(1, int(fold.max()) + 1):
         if time.monotonic() - begun > seconds:

@@ -7,14 +7,17 @@ to the first. A leaf is its own child, so :data:`DEPTH` steps from a root end at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 #: Steps from a root to a leaf, at most.
-DEPTH = 10
+DEPTH = 14
+#: Feature, threshold, child and value of the nodes of one tree, its root first.
+Grown = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.int32], NDArray[np.float64]]
 #: Cells (rows x trees) in memory at a time.
 CELLS = 2**21
 
@@ -70,22 +73,9 @@ class Trees(NamedTuple):
         return [name for name, fine in within.items() if not bool(fine.all())]
 
 
-def joined(fitted: Sequence[Any], offset: int = 0) -> Trees:
-    """Fitted trees of scikit-learn, by their ``tree_``, as one set; their columns are channels from ``offset`` on.
-
-    Rows are float32, thresholds float64 there: x <= t is x <= t', with t' the largest float32 that is not above t.
-    """
-    parts = [one.tree_ for one in fitted]
-    counts = [part.node_count for part in parts]
-    roots = np.cumsum([0, *counts])[:-1]
-    exact = np.concatenate([part.threshold for part in parts])
-    threshold = exact.astype(np.float32)
-    threshold = np.where(threshold > exact, np.nextafter(threshold, np.float32(-np.inf)), threshold)
-    own = np.arange(sum(counts))[:, None]
-    pairs = [np.stack([part.children_left, part.children_right], 1) for part in parts]
-    child = np.concatenate([np.where(pair < 0, -1, pair + root) for pair, root in zip(pairs, roots, strict=True)])
-    feature = np.maximum(np.concatenate([part.feature for part in parts]), 0) + offset
-    value = np.concatenate([part.value[:, :, 0] for part in parts])
-    whole = (torch.from_numpy(array).int() for array in (roots, feature, np.where(child < 0, own, child)))
-    root, channel, children = whole
-    return Trees(root, channel, torch.from_numpy(threshold), children, torch.from_numpy(value).float())
+def joined(grown: Sequence[Grown], offset: int = 0) -> Trees:
+    """Trees of :mod:`excora.models.parts.growing` as one set; their columns are channels from ``offset`` on."""
+    feature, threshold, child, value = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*grown, strict=True))
+    counts = torch.tensor([len(tree[0]) for tree in grown])
+    root = (counts.cumsum(0) - counts).int()
+    return Trees(root, feature + offset, threshold, child + root.repeat_interleave(counts).unsqueeze(1), value.float())

@@ -48,8 +48,9 @@ def scores(content: Content) -> str:
         header = ("arm", "PCC", "on validation",
                   f"− {against}, PCC [95 %]", "MSE / variance", "rate, decay", "outside", "ceiling", "γ",
                   "best epoch")  # fmt: skip
-        train, validation, test = content["summary"]["sizes"][task]
-        about = f"{own[0]['host']}; encoder: {own[0]['encoder']}; {train} / {validation} / {test} samples"
+        about = f"{own[0]['host']}; encoder: {own[0]['encoder']}"
+        if size := content["summary"]["sizes"].get(task):
+            about += f"; {' / '.join(map(str, size))} samples"
         shown = [f"### {task}", f"{about}, {len(content['configuration']['seeds'])} seeds.", table(header, rows)]
         shown += [f"{pair['first']} − {pair['second']}: {_interval(pair)}." for pair in others]
         parts.append("\n\n".join(shown))

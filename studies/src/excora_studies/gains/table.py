@@ -28,7 +28,7 @@ def make(configuration: dict[str, Any], results: Results) -> Report:
         there = [arm for arm in about["arms"] if f"{task} | {arm}" in results]
         rows += [_row(task, arm, about, results) for arm in there]
         pairs += _pairs(task, there, results)
-        if absent := [arm for arm in about["arms"] if arm not in there]:
+        if absent := [part for part in ("test part", *about["arms"]) if f"{task} | {part}" not in results]:
             missing[task] = absent
     notes = [f"{pair['task']}: {words(pair)}" for pair in pairs]
     notes += [f"not computed yet: {task}: {', '.join(absent)}" for task, absent in missing.items()]
@@ -62,7 +62,7 @@ def _pairs(task: str, there: list[str], results: Results) -> list[dict[str, Any]
     reference = TASKS[task].reference
     wanted = [(arm, reference) for arm in there if arm != reference and reference in there]
     wanted += [pair for pair in MORE if {*pair} <= {*there}]
-    if not wanted:
+    if not wanted or f"{task} | test part" not in results:
         return []
     tests = results[f"{task} | test part"]["parts"]
     seeds = []

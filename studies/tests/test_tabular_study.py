@@ -17,7 +17,7 @@ from excora_studies.tabular import networks, page, sets
 from excora_studies.tabular.peers import peers
 from excora_studies.tabular.rows import Part, Row
 from excora_studies.tabular.scores import paired, scores, unpack
-from excora_studies.tabular.table import BOTH
+from excora_studies.tabular.table import BOTH, DEFAULT
 
 ROWS = 150
 
@@ -206,19 +206,20 @@ def test_rows_of_other_data_are_refused(tmp_path: Path) -> None:
 
 def test_every_kind_of_row_runs_and_is_compared(tmp_path: Path) -> None:
     data = fake_sets(tmp_path / "uci")
-    wanted = ("test", "ridge", "ExtraTrees", "Excora", "retrieval", "FT-Tr", "FT + ECA")
+    wanted = ("test", "ridge", "ExtraTrees", "Excora", DEFAULT, "retrieval", "FT-Tr", "FT + ECA")
     only = [f"News (partial) | random | {row}" for row in wanted]
     content = reproduce("tabular", tmp_path / "out", data=data, preset="quick", only=only)
     rows = {row["row"]: row for row in content["table"]}
     assert {*rows} == {
         "ridge", "ExtraTrees", "Excora", "retrieval, softmax", "retrieval, ECA", "FT-Transformer", "FT + ECA (ours)",
-        BOTH,
+        BOTH, DEFAULT,
     }  # fmt: skip
     assert rows["FT-Transformer"]["paper PCC"] == 0.408
     pairs = {(pair["first"], pair["second"]) for pair in content["summary"]["pairs"]}
     assert pairs == {
         ("Excora", "ridge"), ("Excora", "ExtraTrees"), ("retrieval, ECA", "retrieval, softmax"),
         ("FT + ECA (ours)", "FT-Transformer"), (BOTH, "ExtraTrees"),
+        (DEFAULT, "ridge"), (DEFAULT, "ExtraTrees"), (DEFAULT, "Excora"),
     }  # fmt: skip
     assert rows[BOTH]["seconds"] == pytest.approx(rows["Excora"]["seconds"] + rows["ExtraTrees"]["seconds"], rel=1e-4)
     one, two, test = (
@@ -233,6 +234,8 @@ def test_every_kind_of_row_runs_and_is_compared(tmp_path: Path) -> None:
     assert np.square(std * (own - y)).mean() == pytest.approx(one["MSE"], rel=3e-3)
     shown = page.together(content)
     assert shown.count("News (partial)") == 1
+    assert page.default(content).count("News (partial)") == 3
+    assert page.peers(content).count("News (partial)") == 2
     assert f"{rows[BOTH]['PCC']:.4f}" in shown
     assert (tmp_path / "out" / "peers.png").stat().st_size > 10_000
 

@@ -20,10 +20,11 @@ from excora.estimators.ensemble import SEEDS, pick
 from excora.stats.units import sample_units
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.tabular import page, sets
-from excora_studies.tabular.networks import excora_row, ft_rows, retrieval_rows
+from excora_studies.tabular.networks import excora_row, fit_default, ft_rows, retrieval_rows
 from excora_studies.tabular.peers import LOG_RIDGE, peers
 from excora_studies.tabular.rows import TRIALS, Part, Parts, Row
 from excora_studies.tabular.scores import pack, pack_codes, scores
+from excora_studies.tabular.table import DEFAULT, EXCORA, make
 
 #: For the pages: what stands between the marks of that name.
 BLOCKS = page.BLOCKS
@@ -75,7 +76,7 @@ def all_rows(sizes: Sizes, split: str) -> dict[str, Row]:
     """Every row for this kind of split, by name: peers first."""
     ft = ft_rows(dim=sizes.dim, heads=sizes.heads, blocks=sizes.blocks, epochs=sizes.epochs)
     ours = retrieval_rows(epochs=sizes.neighbours_epochs)
-    declared = {"Excora": excora_row(ours, split, members=sizes.members)}
+    declared = {EXCORA: excora_row(ours, split, members=sizes.members), DEFAULT: Row(fit_default, {}, {}, tuned=False)}
     return {**peers(trees=sizes.trees, epochs=sizes.tabm_epochs), **ours, **declared, **ft}
 
 
@@ -147,10 +148,11 @@ def _chunks(place: tuple[str, str, str], configuration: dict[str, Any], sizes: S
         }
 
     def fit(seed: int, results: Results, tick: Tick) -> Any:
-        if tuned not in results:
+        if row.tuned and tuned not in results:
             raise InputError(f"the settings of {own!r} come from the part {tuned!r}: compute that first")
-        data = parts(load(name), split, seed)
-        chosen = results[tuned]["chosen"] if row.members > 1 else [results[tuned]["trials"][0]["parameters"]]
+        data, chosen = parts(load(name), split, seed), [row.defaults]
+        if row.tuned:
+            chosen = results[tuned]["chosen"] if row.members > 1 else [results[tuned]["trials"][0]["parameters"]]
         begun = time.process_time()
         prediction = row.predict(chosen, data.both, data.test.x, seed)
         seconds = time.process_time() - begun
@@ -159,7 +161,7 @@ def _chunks(place: tuple[str, str, str], configuration: dict[str, Any], sizes: S
         found = scores(prediction * std + mean, data.test.y * std + mean)
         return {"fingerprint": data.fingerprint, **found, "seconds": seconds, "prediction": pack(prediction)}
 
-    made = [] if row.tuned_as else [Chunk(tuned, 1, tune)]
+    made = [Chunk(tuned, 1, tune)] if row.tuned and not row.tuned_as else []
     return made + [Chunk(key(*place, f"seed {s}"), 1, functools.partial(fit, s)) for s in configuration["seeds"]]
 
 
@@ -178,6 +180,4 @@ def parts(dataset: Dataset, split: str, seed: int) -> Parts:
 
 def report(configuration: dict[str, Any], results: Results) -> Report:
     """The table of what is there."""
-    from excora_studies.tabular.table import make
-
     return make(configuration, results)

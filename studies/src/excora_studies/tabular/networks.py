@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import torch
 
+from excora import TabularRegressor
 from excora.data.dataset import Features, Index
 from excora.data.scaling import normal_scores, quantiles_of
 from excora.data.splits import Split
@@ -187,3 +188,9 @@ def excora_row(ours: dict[str, Row], split: str, *, members: int) -> Row:
     if split == "time":
         return Row(fit_steady, {}, {})
     return dataclasses.replace(ours["retrieval, ECA"], members=members)
+
+
+def fit_default(parameters: Parameters, train: Part, validation: Part | None, seed: int) -> tuple[Predict, Parameters]:  # noqa: ARG001
+    """What a user has who sets nothing; all members, however busy the machine is."""
+    model = TabularRegressor(random_state=seed, seconds=1e6, **parameters).fit(train.x, train.y, groups=train.group)
+    return lambda x: np.asarray(model.predict(x), np.float64), parameters

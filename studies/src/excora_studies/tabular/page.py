@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from excora_studies.markdown import Contents, number, table, with_spread
-from excora_studies.tabular.table import BOTH, EXCORA, PEERS
+from excora_studies.tabular.table import BOTH, DEFAULT, EXCORA, PEERS
 
 Content = dict[str, Any]
 _DIGITS = {"Appliances": (2, 0), "Appliances + clock": (2, 0), "Superconductivity": (2, 1), "News (partial)": (3, 3)}
@@ -43,12 +43,21 @@ def _paper(row: dict[str, Any]) -> str:
 
 def peers(content: Content) -> str:
     """The Excora row against every peer, and whether it beats them all."""
+    return _against(content, EXCORA)
+
+
+def default(content: Content) -> str:
+    """The same of what a user has who sets nothing, and against the Excora row."""
+    return _against(content, DEFAULT)
+
+
+def _against(content: Content, own: str) -> str:
     rows = [
         [pair["set"], pair["split"], pair["second"], _interval(pair, "PCC"), _interval(pair, "MSE")]
         for pair in content["summary"]["pairs"]
-        if pair["first"] == EXCORA
+        if pair["first"] == own
     ]
-    return table(("set", "split", "Excora −", "PCC [95 %]", "MSE / variance [95 %]"), rows)
+    return table(("set", "split", f"{own} −", "PCC [95 %]", "MSE / variance [95 %]"), rows)
 
 
 def together(content: Content) -> str:
@@ -74,7 +83,7 @@ def hosts(content: Content) -> str:
             _interval(pair, "MSE"),
         ]
         for pair in content["summary"]["pairs"]
-        if pair["first"] not in (EXCORA, BOTH)
+        if pair["first"] not in (EXCORA, DEFAULT, BOTH)
     ]
     return table(("set", "split", "difference", "PCC [95 %]", "MSE / variance [95 %]"), rows)
 
@@ -85,7 +94,7 @@ def _interval(pair: dict[str, Any], score: str) -> str:
 
 
 def summary(content: Content) -> str:
-    """The Excora row beside the best peer, for README.md."""
+    """Our rows beside the best peer, for README.md."""
     rows = []
     for name, split in dict.fromkeys((row["set"], row["split"]) for row in content["table"]):
         found = {r["row"]: r for r in content["table"] if (r["set"], r["split"]) == (name, split)}
@@ -98,13 +107,16 @@ def summary(content: Content) -> str:
         rows.append(
             [
                 f"{name}, {split}",
+                with_spread(found[DEFAULT], "PCC", 3) if DEFAULT in found else "",
                 with_spread(found[EXCORA], "PCC", 3),
                 f"{with_spread(best, 'PCC', 3)} ({best['row']})",
+                with_spread(found[DEFAULT], "MSE", digits) if DEFAULT in found else "",
                 with_spread(found[EXCORA], "MSE", digits),
                 f"{with_spread(least, 'MSE', digits)} ({least['row']})",
             ]
         )
-    return table(("set, split", "Excora, PCC", "best peer, PCC", "Excora, MSE", "best peer, MSE"), rows)
+    header = ("set, split", *(f"{who}, {score}" for score in ("PCC", "MSE") for who in (DEFAULT, EXCORA, "best peer")))
+    return table(header, rows)
 
 
 def _block(make: Callable[[Content], str]) -> Callable[[Contents], str]:
@@ -114,6 +126,7 @@ def _block(make: Callable[[Content], str]) -> Callable[[Contents], str]:
 BLOCKS = {
     "tabular": _block(scores),
     "tabular peers": _block(peers),
+    "tabular default": _block(default),
     "tabular together": _block(together),
     "tabular hosts": _block(hosts),
     "tabular summary": _block(summary),

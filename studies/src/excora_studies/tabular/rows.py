@@ -98,6 +98,7 @@ class Row:
     - ``tuned_as``: the row whose trials this one uses, with ``changes``, so that two rows differ in one thing alone.
     - ``members``: how many fits are averaged. Which trials they are, validation says, see
       :func:`excora.estimators.ensemble.pick`.
+    - ``tuned``: whether there are trials at all; without them the defaults are fitted.
     """
 
     fit: Fit
@@ -107,6 +108,7 @@ class Row:
     changes: Parameters = field(default_factory=dict)
     members: int = 1
     listed: tuple[Parameters, ...] = ()
+    tuned: bool = True
 
     def trials(self, most: int) -> list[Parameters]:
         """The parameters to try: what is listed, or the defaults and then draws from the space."""

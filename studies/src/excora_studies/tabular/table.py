@@ -11,7 +11,8 @@ from excora_studies.runner import Report, Results
 from excora_studies.tabular.scores import pack, paired, scores, unpack, unpack_codes
 
 PEERS = ("ridge", "ridge, log target", "nearest neighbours", "ExtraTrees", "LightGBM", "TabM")
-EXCORA = "Excora"
+#: The row that was declared in advance, and what a user has who sets nothing, which is younger.
+EXCORA, DEFAULT = "Excora", "TabularRegressor()"
 #: A row made of two others, of equal weight and not declared in advance: what trees and attention know together.
 BOTH, TREES = "Excora and ExtraTrees, mean", "ExtraTrees"
 #: Same host, same settings, same start: what the pool or attention changes.
@@ -93,8 +94,9 @@ def _row(place: Place, name: str, parts: Fits, results: Results) -> dict[str, An
 
 
 def _pairs(place: Place, by_row: dict[str, Fits], seeds: list[int], results: Results) -> list[dict[str, Any]]:
-    """The Excora row against every peer, ECA against softmax in the same host, and two rows together against one."""
-    wanted = [(EXCORA, peer) for peer in PEERS] + [*PAIRS, (BOTH, TREES)]
+    """Our rows against every peer and each other, ECA against softmax in a host, two rows together against one."""
+    wanted = [(own, peer) for own in (EXCORA, DEFAULT) for peer in PEERS]
+    wanted += [(DEFAULT, EXCORA), *PAIRS, (BOTH, TREES)]
     tests = [results[f"{place[0]} | {place[1]} | test part | seed {seed}"] for seed in seeds]
     target = [unpack(test["target"]) for test in tests]
     unit = [unpack_codes(test["unit"]) for test in tests]

@@ -119,7 +119,7 @@ def test_a_stopped_one_goes_on_to_the_same_ensemble(table, tmp_path, monkeypatch
     fits.clear()
     monkeypatch.setattr(TabularEnsemble, "_fitted", lambda *given: fits.append(given) or fit(*given))
     again = tune(table, output=tmp_path / "run", resume=True, **options)
-    assert len(fits) == 3  # of the five: a second seed of the best, and two members
+    assert len(fits) == 4  # of the six: a second seed of the best, two members and the default
     assert [one["mse"] for one in again.results["trials"]] == [one["mse"] for one in whole.results["trials"]]
     assert again.results["test"] == whole.results["test"]
     done = tune(table, output=tmp_path / "run", resume=True, **options)

@@ -13,11 +13,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from excora.errors import InputError
 from excora.estimators import TabularEnsemble, TabularRegressor
-from excora.estimators.ensemble import COMMON, INDEX, SEEDS, listed, pick, suited
+from excora.estimators.ensemble import COMMON, DEFAULT, INDEX, SEEDS, listed, pick, suited
 
 
 def small(**changed):
-    return TabularEnsemble(**{"trials": 2, "members": 1, "epochs": 1, "seconds": None, "random_state": 0, **changed})
+    given = {"trials": 2, "members": 1, "epochs": 1, "seconds": None, "default": False, "random_state": 0}
+    return TabularEnsemble(**given | changed)
 
 
 def wave(rows=120, seed=0):
@@ -34,10 +35,10 @@ def three():
 
 @pytest.fixture(scope="module")
 def framed():
-    """Two members on a frame, and what was printed meanwhile."""
+    """Two members and the default on a frame, and what was printed meanwhile."""
     x, y = wave(60)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        model = small(members=2, verbose=True).fit(pd.DataFrame(x, columns=list("abc")), y)
+        model = small(members=2, default=True, verbose=True).fit(pd.DataFrame(x, columns=list("abc")), y)
     return model, printed.getvalue()
 
 
@@ -73,6 +74,16 @@ def test_the_prediction_is_the_mean_of_members_fitted_on_all_rows(three):
     assert [member.dropout for member in model.members_] == [given["dropout"] for given in settings]
     assert [member.pool for member in model.members_] == ["eca"] * 3
     assert [member.batch_size for member in model.members_] == [given["batch_size"] for given in settings]
+
+
+def test_half_of_the_prediction_is_that_of_the_default(framed):
+    x, y = wave(60)
+    model, frame = framed[0], pd.DataFrame(x, columns=list("abc"))
+    alone = TabularRegressor(random_state=0).fit(frame, y).predict(frame)
+    attention = np.mean([member.predict(frame) for member in model.members_], 0)
+    assert model.predict(frame) == pytest.approx((attention + alone) / 2)
+    assert np.abs(attention - alone).max() > 0.1
+    assert small(trials=1).fit(x, y).default_ is None
 
 
 def test_few_rows_get_more_epochs_of_smaller_batches(monkeypatch):
@@ -156,6 +167,15 @@ def test_a_saved_ensemble_comes_back(tmp_path, framed):
     assert list(again.feature_names_in_) == ["a", "b", "c"]
 
 
+def test_an_ensemble_from_before_there_was_a_default_in_it_predicts_as_it_did(tmp_path, three):
+    three.save(tmp_path)
+    content = json.loads((tmp_path / INDEX).read_text())
+    assert content["params"].pop("default") is False
+    (tmp_path / INDEX).write_text(json.dumps(content))
+    x, _ = wave()
+    assert np.array_equal(TabularEnsemble.load(tmp_path).predict(x), three.predict(x))
+
+
 def test_a_folder_that_is_no_ensemble_is_refused(tmp_path, framed):
     with pytest.raises(InputError, match=r"no ensemble\.json"):
         TabularEnsemble.load(tmp_path)
@@ -169,6 +189,10 @@ def test_a_folder_that_is_no_ensemble_is_refused(tmp_path, framed):
     (tmp_path / INDEX).write_text(content)
     TabularRegressor(model="pool", dim=4, epochs=1).fit(x[:, :2], y).save(tmp_path / "member-1.safetensors")
     with pytest.raises(InputError, match="do not belong together"):
+        TabularEnsemble.load(tmp_path)
+    framed[0].save(tmp_path)
+    (tmp_path / DEFAULT).unlink()
+    with pytest.raises(InputError, match=r"no file .*default"):
         TabularEnsemble.load(tmp_path)
     (tmp_path / "member-1.safetensors").unlink()
     with pytest.raises(InputError, match=r"no file .*member-1"):
@@ -184,6 +208,7 @@ def test_a_folder_that_is_no_ensemble_is_refused(tmp_path, framed):
         ({"seconds": -1.0}, "seconds must be None or at least 0"),
         ({"seconds": "soon"}, "seconds must be None or at least 0"),
         ({"validation_fraction": 1.0}, "validation_fraction must be in"),
+        ({"default": 2}, "default must be True or False, got 2"),
         ({"pool": "none"}, "pool must be one of"),
         ({"random_state": "x"}, "random_state must be"),
     ],
@@ -195,9 +220,10 @@ def test_bad_options_are_named(changed, says):
 
 def test_verbose_has_a_line_a_fit(framed):
     lines = framed[1].splitlines()
-    assert [line.split(":")[0] for line in lines] == ["trial 1 of 2", "trial 2 of 2", "member 1 of 2", "member 2 of 2"]
+    assert [line.split(":")[0] for line in lines] == ["trial 1 of 2", "trial 2 of 2", "member 1 of 2", "member 2 of 2",
+                                                       "the default"]  # fmt: skip
 
 
-@parametrize_with_checks([TabularEnsemble(trials=1, members=1, epochs=1, seconds=None)])
+@parametrize_with_checks([TabularEnsemble(trials=1, members=1, epochs=1, seconds=None, default=False)])
 def test_scikit_learn_finds_nothing_wrong(estimator, check):
     check(estimator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -155,15 +154,48 @@ def test_intervals_are_about_what_all_members_say_of_rows_that_they_do_not_see(m
     assert len(told) == 1, "in time order neighbours in time would flatter it"
 
 
-def test_members_that_have_learned_of_a_row_do_not_flatter_its_interval():
-    """One of two misses every label by 1, the other one, which knew it, by 0: e = 1/2, a = 1/4, e_1^2 - a = 3/4."""
-    n, nothing = 40, torch.zeros(40, 1)
-    told = members.Together(
-        torch.arange(n), torch.zeros(n).long(), torch.tensor([0.0, 1.0]).expand(n, 2).unsqueeze(2), torch.ones(n, 2, 1)
-    )
-    network = SimpleNamespace(share=torch.ones(()), unit=torch.ones(2, 1), reaches=torch.zeros(201, 1))
-    kriging._narrow(network, torch.ones(n, 1), [SimpleNamespace(guess=nothing)], told)
-    torch.testing.assert_close(network.reaches, torch.full((201, 1), 0.75**0.5))
+def test_labels_that_count_little_widen_no_interval_and_spoil_no_score():
+    spec, features, target = wavy()
+    junk = np.arange(260) % 2 == 0
+    noisy = (target + 30 * junk[:, None] * np.random.default_rng(0).normal(size=target.shape)).astype(np.float32)
+    found = []
+    for given, weight in ((target, None), (noisy, np.where(junk, 1e-6, 1.0))):
+        network, _ = MODEL.build(spec, Samples(features, given, np.arange(200), weight=weight), OPTIONS, seed=0)
+        found.append((float(network.reach(0.9) * network.unit.mean().sqrt()), float(network.scores[1])))
+    (reach, pcc), (other, spoilt) = found
+    assert other < 2 * reach
+    assert spoilt > pcc - 0.1
+
+
+def test_rows_of_a_group_tell_nothing_of_each_other():
+    """Rows of a group are nearly one row: a ridge that knew the others would leave nothing of its label."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(26), 10)
+    x = (rng.normal(size=(26, 12))[group] + 0.1 * rng.normal(size=(260, 12))).astype(np.float32)
+    spec, features = TableSpec(targets=1, numeric=12), plain_rows(x)
+    target = rng.normal(size=26)[group, None].astype(np.float32)
+    network, _ = MODEL.build(spec, Samples(features, target, np.arange(200), group=group), OPTIONS, seed=0)
+    assert float(network.scores[0]) < 0.5
+    alone, _ = MODEL.build(spec, Samples(features, target, np.arange(200)), OPTIONS, seed=0)
+    assert float(alone.scores[0]) > 0.7
+
+
+def test_one_member_leaves_a_fold_of_the_usual_number_out():
+    spec, features, target = wavy()
+    options = dataclasses.replace(WITH_TREES, members=1)
+    network, _ = MODEL.build(spec, Samples(features, target, np.arange(200)), options, seed=0)
+    assert len(network.length) == 1
+    assert float(network.share) > 0.3
+    assert len(network.context_x) == 200
+
+
+def test_the_number_of_members_follows_the_rows(monkeypatch):
+    spec, features, target = wavy()
+    usual = dataclasses.replace(OPTIONS, members=0)
+    for large, count in ((4000, 5), (150, 10)):
+        monkeypatch.setattr(kriging, "LARGE", large)
+        network, _ = MODEL.build(spec, Samples(features, target, np.arange(200)), usual, seed=0)
+        assert len(network.length) == count
 
 
 @pytest.mark.parametrize("case", ["few", "one group"])
@@ -176,6 +208,7 @@ def test_where_nobody_can_be_asked_it_is_its_ridge(case):
     assert float(network.share) == 0.0
     line = inputs["channels"] @ network.coefficient + network.intercept
     torch.testing.assert_close(network(inputs).prediction, line, atol=1e-5, rtol=1e-5)
+    assert "ridge alone" in network.carried()[-1]
 
 
 def test_damaged_tensors_are_refused(fitted):

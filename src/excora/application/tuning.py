@@ -112,6 +112,7 @@ def tune(
     trials: int = 10,
     seconds: float | None = 120.0,
     epochs: int | None = None,
+    default: bool = True,
     seed: int = 0,
     progress: bool = True,
     resume: bool = False,
@@ -128,7 +129,7 @@ def tune(
     with locked(folder):
         shares = {"validation": validation, "test": test}
         model = Told(
-            members=members, trials=trials, seconds=seconds, epochs=epochs,
+            members=members, trials=trials, seconds=seconds, epochs=epochs, default=default,
             validation_fraction=validation / (1 - test), random_state=seed, verbose=progress,
         )  # fmt: skip
         return _tune(data, folder, given, model, shares, resume=resume)
@@ -213,6 +214,7 @@ def _command(path: str | None, roles: dict[str, Any], shares: dict[str, float], 
     options = {name: getattr(model, name) for name in ("members", "trials", "seconds", "epochs")}
     for name, value in {**shares, **options, "seed": model.random_state}.items():
         words += [] if value is None else [f"--{name}", f"{value:g}"]
+    words += [] if model.default else ["--no-default"]
     return shlex.join([*words, "--output", "NEW"])
 
 

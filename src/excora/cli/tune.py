@@ -23,6 +23,7 @@ def tune(
     trials: Annotated[int, typer.Option(min=1, help="Settings to try, from a list of ten.")] = 10,
     seconds: Annotated[float, typer.Option(min=0, help="No trial begins after so many seconds of CPU.")] = 120.0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Of each network; by the number of rows.")] = None,
+    default: Annotated[bool, typer.Option(help="Half of the prediction is that of the default model.")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and the networks.")] = 0,
     resume: Annotated[
         bool, typer.Option(help="Go on with the one in the folder, of the same data and options.")
@@ -48,7 +49,8 @@ def tune(
 
     found = run(
         options.given(data), output=output, validation=validation, test=test, members=members, trials=trials,
-        seconds=seconds, epochs=epochs, seed=seed, progress=not (as_json or quiet), resume=resume, **roles,
+        seconds=seconds, epochs=epochs, default=default, seed=seed, progress=not (as_json or quiet), resume=resume,
+        **roles,
     )  # fmt: skip
     if as_json:
         echo_json(found.results)

@@ -1,4 +1,4 @@
-"""The ensemble for tables: several attentions over neighbours, of settings that a validation part picks."""
+"""The ensemble for tables: several attentions over neighbours, which a validation part picks, and the default."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ COMMON: Options = {
 SEEDS = 1000  #: seeds of the members are this far apart
 #: The file of a saved ensemble that names its members.
 INDEX = "ensemble.json"
+#: The file of the default in it.
+DEFAULT = "default.safetensors"
 
 
 def listed(epochs: int, batch: int = 256) -> list[Options]:
@@ -88,7 +90,7 @@ def pick(predictions: Sequence[Floats], target: Floats, members: int) -> list[in
 
 
 class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """The mean of several attentions over neighbours, where accuracy is worth minutes; "Excora" in docs/tabular.md.
+    """Several attentions over neighbours and the default, where accuracy is worth minutes; "Excora" in docs/tabular.md.
 
     >>> x = np.random.default_rng(0).normal(size=(120, 3))
     >>> y = 5 + x @ [2.0, -1.0, 0.0]
@@ -101,7 +103,9 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
     2. ``members`` of them, one after the other and with repetition, are picked so that their mean has the least squared
        error on the validation part, each target in units of its deviation. The best one has two seeds there, so that
        picking it again counts for what it is worth.
-    3. Each is fitted again on all rows, with a seed of its own; the prediction is their mean.
+    3. Each is fitted again on all rows, with a seed of its own.
+    4. The prediction is half their mean, half that of ``TabularRegressor()``, the default for tables: trees and kriging
+       know what attention over labels does not. ``default=False`` leaves it out.
 
     With fewer than 2 rows to validate, or rows of one group, there is nothing to pick by: the first ``members`` of the
     list are taken. ``X``, ``y`` and ``groups`` as for :class:`TabularRegressor`, of ``model="retrieval"`` and ``pool``.
@@ -111,11 +115,13 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
     the speed of the machine: with ``seconds=None`` all trials run, and an int as ``random_state`` gives the same
     predictions. ``verbose``: a line a fit.
 
-    After ``fit``: ``members_`` (fitted :class:`TabularRegressor`), ``trials_`` (a dict each: options, validation mse
-    and pcc, CPU seconds), ``chosen_`` (places in ``trials_``), ``n_features_in_``, ``feature_names_in_``.
+    After ``fit``: ``members_`` (fitted :class:`TabularRegressor`), ``default_`` (another, or None), ``trials_`` (a dict
+    each: options, validation mse and pcc, CPU seconds), ``chosen_`` (places in ``trials_``), ``n_features_in_``,
+    ``feature_names_in_``.
     """
 
     members_: list[TabularRegressor]
+    default_: TabularRegressor | None
     trials_: list[dict[str, Any]]
     chosen_: list[int]
 
@@ -127,6 +133,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         seconds: float | None = 120.0,
         epochs: int | None = None,
         pool: str = "eca",
+        default: bool = True,
         validation_fraction: float = 0.2,
         random_state: Any = None,
         verbose: bool = False,
@@ -136,6 +143,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.seconds = seconds
         self.epochs = epochs
         self.pool = pool
+        self.default = default
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.verbose = verbose
@@ -162,6 +170,10 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             model = self._fitted(options[number], rows, target, dataset.group, everything, seed + SEEDS * place)
             self.members_.append(model)
             self._say(f"member {place + 1} of {self.members}: trial {number + 1}, fitted on {len(dataset)} rows")
+        self.default_ = None
+        if self.default:
+            self.default_ = self._fitted(None, rows, target, dataset.group, everything, seed)
+            self._say(f"the default: fitted on {len(dataset)} rows")
         self.n_features_in_ = whole.n_features_in_
         if hasattr(whole, "feature_names_in_"):
             self.feature_names_in_ = whole.feature_names_in_
@@ -196,18 +208,20 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.chosen_ = [places[number] for number in pick(found, held / unit, self.members)]
 
     def _fitted(
-        self, trial: Options, rows: Any, target: Floats, group: Any, index: Index, seed: int
+        self, trial: Options | None, rows: Any, target: Floats, group: Any, index: Index, seed: int
     ) -> TabularRegressor:
-        """One retrieval regressor on some rows, for all its epochs."""
-        options = COMMON | {"pool": self.pool, "validation_fraction": 0.0, "patience": trial["epochs"]} | trial
+        """One retrieval regressor on some rows, for all its epochs; the default where there is no trial."""
+        options: Options = {}
+        if trial is not None:
+            options = COMMON | {"pool": self.pool, "validation_fraction": 0.0, "patience": trial["epochs"]} | trial
         model = TabularRegressor(**options, random_state=seed % 2**32)
         return model.fit(_take(rows, index), target[index], groups=None if group is None else group[index])
 
     def predict(self, X: Any) -> Floats:
-        """The mean of the members, on the scale of ``y``: (n,) or (n, targets)."""
+        """Half the mean of the members, half the default, on the scale of ``y``: (n,) or (n, targets)."""
         check_is_fitted(self)
         found: Floats = np.mean([model.predict(X) for model in self.members_], 0)
-        return found
+        return found if self.default_ is None else (found + self.default_.predict(X)) / 2
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted ensemble to a folder, one safetensors file a member, which :meth:`load` reads."""
@@ -217,6 +231,8 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
         (folder / INDEX).unlink(missing_ok=True)  # it comes last: a folder without it is no ensemble
         for number, model in enumerate(self.members_):
             model.save(folder / f"member-{number}.safetensors")
+        if self.default_ is not None:
+            self.default_.save(folder / DEFAULT)
         params = {name: checks.plain(value) for name, value in self.get_params(deep=False).items()}
         if isinstance(params["random_state"], np.random.RandomState):
             params["random_state"] = None
@@ -231,7 +247,7 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise InputError(f"there is no {INDEX} in {folder}: give a folder that TabularEnsemble.save has written")
         try:
             content = json.loads(path.read_text("utf-8"))
-            model = cls(**content["params"])
+            model = cls(**{"default": False} | content["params"])  # before 0.2 there was none in it
             model._check()
             model.trials_ = [dict(trial) for trial in content["trials"]]
             model.chosen_ = [int(number) for number in content["chosen"]]
@@ -239,7 +255,9 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise InputError(f"{path} does not describe a TabularEnsemble as .save writes it: {error}") from error
         files = [path.with_name(f"member-{number}.safetensors") for number in range(model.members)]
         model.members_ = [TabularRegressor.load(file) for file in files]
-        shapes = {(member.n_features_in_, member.preparation_.targets) for member in model.members_}
+        model.default_ = TabularRegressor.load(path.with_name(DEFAULT)) if model.default else None
+        every = [*model.members_, *([] if model.default_ is None else [model.default_])]
+        shapes = {(member.n_features_in_, member.preparation_.targets) for member in every}
         if len(shapes) > 1:
             raise InputError(f"the members in {folder} do not belong together: {sorted(shapes)}")
         model.n_features_in_ = model.members_[0].n_features_in_
@@ -252,6 +270,8 @@ class TabularEnsemble(MultiOutputMixin, RegressorMixin, BaseEstimator):
             value = checks.plain(getattr(self, name))
             if (type(value) is not int or value < 1) and (name, value) != ("epochs", None):
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if type(checks.plain(self.default)) is not bool:
+            raise InputError(f"default must be True or False, got {self.default!r}")
         seconds, fraction = checks.plain(self.seconds), checks.plain(self.validation_fraction)
         if seconds is not None and not (_is_number(seconds) and seconds >= 0):
             raise InputError(f"seconds must be None or at least 0, got {seconds!r}")

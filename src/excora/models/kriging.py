@@ -19,11 +19,21 @@ from excora.data.dataset import Features, Index
 from excora.errors import InputError
 from excora.models.base import Model, Network, Samples, register_model
 from excora.models.parts.boosting import Boosted, boost
-from excora.models.parts.channels import BENDS, RidgeStart, bent_start, channels, knots_of, ridge_start
-from excora.models.parts.kriging import Labelled, Member, squared
-from excora.models.parts.kriging_network import LEVELS, KrigingNetwork
-from excora.models.parts.members import Together, fit_members, stacked, together
+from excora.models.parts.channels import (
+    BENDS,
+    Learned,
+    RidgeStart,
+    bent_start,
+    channels,
+    knots_of,
+    mean_start,
+    ridge_start,
+)
+from excora.models.parts.kriging import LARGE, Labelled, Member, squared
+from excora.models.parts.kriging_network import KrigingNetwork
+from excora.models.parts.members import LEARNED, Together, fit_members, stacked, together
 from excora.models.parts.neighbours import Excluded
+from excora.models.parts.reach import reaches, reaches_of_mean, unit_of
 from excora.models.parts.row_space import row_space
 from excora.models.parts.stack import borne_out
 from excora.models.parts.trees import Trees
@@ -34,13 +44,17 @@ from excora.stats.units import sample_units
 
 #: The share of the line's squared error on left-out rows below which curves are taken in its place.
 BENT = 2 / 3
+#: Metrics of a table, and folds of its rows.
+MEMBERS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KrigingOptions(Options):
     """Of the model "kriging"."""
 
-    members: int = option(5, "Metrics that are learned, each without a fold of the rows, and averaged.", least=1)
+    members: int = option(
+        0, "Metrics, each learned without a fold of the rows, averaged; 0: 5, or 10 for 4,000 to 50,000 rows.", least=0
+    )
     neighbours: int = option(96, "Training rows that a row looks at, for each member.", least=1)
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
@@ -76,34 +90,38 @@ class KrigingModel(Model):
         gaps = rows["missing"].any(0).nonzero()[:, 0].tolist()
         knots = knots_of(rows["numeric"], rows["missing"])
         x = channels(rows, knots, spec, gaps)
-        excluded, fold = _excluded(samples, train, options), _folds(samples, train, options.members, seed)
+        asked = options.members or members_for(len(train))
+        excluded, fold = _excluded(samples, train, options), _folds(samples, train, asked, seed)
         y, weight = samples.target[train], None if samples.weight is None else samples.weight[train]
         known, noise = torch.from_numpy(np.isfinite(y)), _noise(len(x), weight)
-        line, curves = ridge_start(x, spec.numeric, y, weight), bent_start(x, spec.numeric, y, weight)
+        learned_from = Learned(y, weight, None if samples.group is None else fold.numpy())
+        line, curves = ridge_start(x, spec.numeric, learned_from), bent_start(x, spec.numeric, learned_from)
         starts = [line] if curves is None else [line, curves]
-        left = [start.residual for start in starts]
+        grounds = [*starts, mean_start(x, learned_from)]
         given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 2}
-        grown = boost(x, spec.numeric, left, known, 1 / noise, fold, **given) if options.trees else None
-        left += [] if grown is None else [grown.residual]
+        residuals = [ground.residual for ground in grounds]
+        grown = boost(x, spec.numeric, residuals, known, 1 / noise, fold, **given) if options.trees else None
+        left = residuals[: len(starts)] + ([] if grown is None else [grown.residual])
         space = row_space(x)
         seen, direction = (x, line.direction) if space is None else (space(x), space.along(line.direction))
         bases = [Labelled(seen, torch.where(known, one, 0.0), known, noise) for one in left]
         # Curves contain the line: where they leave much less, a metric of what it leaves is not worth its time.
         errors = [float(squared(torch.zeros(()), base)) for base in bases]
         bent = curves is not None and errors[1] < BENT * errors[0]
-        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds, "first": int(bent)}
+        given |= {"neighbours": options.neighbours, "seconds": options.seconds, "first": int(bent), "most": asked}
         chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
         learned |= {} if curves is None else {"bends": BENDS}
         learned |= {} if grown is None else {"trees": len(grown.trees.root), "nodes": len(grown.trees.feature)}
         learned |= {} if space is None else {"components": space.basis.shape[1]}
         network = self.network(spec, options, learned)
-        wrong = _fill(network, bases, chosen, members, torch.from_numpy(y), _units(samples, train))
+        heavy = torch.ones(len(x)) if weight is None else torch.from_numpy(weight)
+        wrong = _fill(network, bases, chosen, members, torch.from_numpy(y), heavy, _units(samples, train))
         if len(members) > 1 and excluded.time is None:
-            _narrow(network, wrong, members, together(bases[chosen], members, excluded, options.neighbours))
+            _narrow(network, wrong, members, together(bases[chosen], members, excluded, options.neighbours), heavy)
         for name, values in ({"knots": knots} | ({} if space is None else space._asdict())).items():
             getattr(network, name).copy_(values)
-        _fill_base(network, starts, grown)
+        _fill_base(network, grounds, grown)
         network.seconds = time.monotonic() - begun
         return network, network.look_up(samples.features, train, excluded)
 
@@ -156,6 +174,15 @@ class KrigingModel(Model):
             raise InputError(f"the network is damaged in {', '.join(broken)}")
 
 
+def members_for(rows: int) -> int:
+    """Metrics for this many rows: where there are thousands they gain by more of them, and by larger folds to learn on.
+
+    >>> members_for(1000), members_for(10_000), members_for(200_000)
+    (5, 10, 5)
+    """
+    return 2 * MEMBERS if LARGE <= rows <= LEARNED else MEMBERS
+
+
 def _noise(rows: int, weight: NDArray[Any] | None) -> Tensor:
     """Of labels, (rows,), in units of the nugget: 1 / weight, at a mean weight of 1."""
     return torch.ones(rows) if weight is None else torch.from_numpy(weight.mean() / weight).float().clamp_max(100)
@@ -190,7 +217,7 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
     """The fold of each training row, (n,): whole groups, or stretches of time, or drawn."""
     label = next((x[train] for x in (samples.group, samples.time) if x is not None), np.arange(len(train)))
     names, unit = np.unique(label, return_inverse=True)
-    count = max(min(members, len(names)), 1)
+    count = min(members if members > 1 else MEMBERS, max(len(names), 1))  # one is of one fold of the usual number
     if samples.group is None and samples.time is not None:
         return torch.from_numpy(unit * count // len(names))
     place = np.random.default_rng(seed).permutation(len(names))
@@ -199,11 +226,13 @@ def _folds(samples: Samples, train: Index, members: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def _fill(
-    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor, rows: Tensor
-) -> Tensor:
+    network: KrigingNetwork, bases: Sequence[Labelled], chosen: int, members: Sequence[Member], y: Tensor,
+    heavy: Tensor, rows: Tensor,
+) -> Tensor:  # fmt: skip
     """What was found into the network; shares, unit and reach from what members say of rows they were not shown.
 
-    Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``rows``: :func:`_units`.
+    Of what the stack has more than the ridge as much is taken as left-out rows bear out; ``heavy``: weights of training
+    rows, (n,), ``rows``: :func:`_units`.
     Returned: what it then misses these rows by, (n, targets), NaN where a label is unknown.
     """
     share, parts, made, asked = stacked(bases, chosen, members)
@@ -213,16 +242,15 @@ def _fill(
     kept = borne_out(left, more, asked.known / asked.noise.unsqueeze(1), rows[held])
     made = made + (kept - 1.0) * more
     wrong = torch.where(asked.known, asked.label - made, torch.nan)
-    variance = [m.variance.expand_as(m.guess) for m in members]
-    wrongs = wrong.split([len(m.held) for m in members])
-    unit = torch.stack([(e.square() / v).nanmean(0) for e, v in zip(wrongs, variance, strict=True)])
-    unit = unit.nan_to_num(1.0).clamp_min(1e-12)
-    scaled = [e.abs() / (v * u).sqrt() for e, v, u in zip(wrongs, variance, unit, strict=True)]
-    ridge, *others = (_pcc(y[held] - base.label[held], y[held]) for base in bases)
-    stack = _pcc(y[held] - asked.label + made, y[held])
+    variance, weight = [m.variance.expand_as(m.guess) for m in members], heavy[held]
+    each = list(zip(*(part.split([len(m.held) for m in members]) for part in (wrong, weight)), variance, strict=True))
+    unit = torch.stack([unit_of(e, v, w) for e, w, v in each])
+    scaled = torch.cat([e.abs() / (v * u).sqrt() for (e, _, v), u in zip(each, unit, strict=True)])
+    ridge, *others = (_pcc(y[held] - base.label[held], y[held], weight) for base in bases)
+    stack = _pcc(y[held] - asked.label + made, y[held], weight)
     pairs = [number for pair in zip(others, (kept * parts[1:]).tolist(), strict=True) for number in pair]
     found = {
-        "share": torch.tensor(kept * share), "unit": unit, "reaches": _reaches(torch.cat(scaled)),
+        "share": torch.tensor(kept * share), "unit": unit, "reaches": reaches(scaled, weight),
         "length": torch.tensor([m.length for m in members]), "nugget": torch.tensor([m.nugget for m in members]),
         "scale": torch.stack([m.keys.scale for m in members]), "mix": torch.stack([m.keys.mix for m in members]),
         "scores": torch.tensor([ridge, stack, *pairs]),
@@ -234,55 +262,34 @@ def _fill(
 
 
 @torch.no_grad()
-def _narrow(network: KrigingNetwork, wrong: Tensor, members: Sequence[Member], told: Together) -> None:
-    """The reach of intervals about a mean of members that see all rows, not about one that sees four fifths.
+def _narrow(network: KrigingNetwork, wrong: Tensor, members: Sequence[Member], told: Together, heavy: Tensor) -> None:
+    """The reach of intervals about the mean of all members, :func:`reaches_of_mean`.
 
-    ``wrong``: by what one member without a row, and what is under it, misses its label. With g_m what the members say
-    from all other rows, e_m misses it by then, e is the mean of them and a their variance, e^2 = mean_m e_m^2 - a. But
-    only one of them has not learned of the row, and the others flatter e: its size is that of its own member's e_m^2 -
-    a on average, and no less than it is.
+    ``wrong``: by what one member without a row, and what is under it, misses its label; ``heavy``: weights of rows.
     """
-    before = torch.cat([m.guess for m in members])[told.some]
+    before, held = (torch.cat([getattr(m, name) for m in members])[told.some] for name in ("guess", "held"))
     missed = wrong[told.some].unsqueeze(1) - network.share * (told.guess - before.unsqueeze(1))
-    one = missed[torch.arange(len(told.own)), told.own]
-    mean = missed.mean(1)
-    honest = one.square() - missed.var(1, correction=0)
-    size = (honest.nanmean(0) / mean.square().nanmean(0).clamp_min(1e-12)).nan_to_num(1.0).clamp_min(1.0).sqrt()
     spread = (told.variance * network.unit).mean(1).sqrt()
-    network.reaches.copy_(_reaches(size * mean.abs() / spread))
+    network.reaches.copy_(reaches_of_mean(missed, told.own, spread, heavy[held]))
 
 
 @torch.no_grad()
-def _fill_base(network: KrigingNetwork, starts: Sequence[RidgeStart], grown: Boosted | None) -> None:
+def _fill_base(network: KrigingNetwork, grounds: Sequence[RidgeStart], grown: Boosted | None) -> None:
     """What is under the neighbours: sum of share x base, the shares as ``scores`` has them, the ridge's what is left.
 
-    Trees are what they add to their line.
+    Trees are what they add to their ground, which is a line or, the last one, the mean that has no share of its own.
     """
     shares = network.scores[3::2].tolist()
-    lines = [1.0 - sum(shares), *shares[: len(starts) - 1]]
+    lines = [1.0 - sum(shares), *shares[: len(grounds) - 2], 0.0]
     if grown is not None:
         lines[grown.parent] += shares[-1]
         for name, values in grown.trees._replace(value=shares[-1] * grown.trees.value)._asdict().items():
             getattr(network, f"tree_{name}").copy_(values)
-    for start, share in zip(starts, lines, strict=True):
-        network.coefficient[: len(start.coefficient)] += share * start.coefficient
-        network.intercept += share * start.intercept
+    for ground, share in zip(grounds, lines, strict=True):
+        network.coefficient[: len(ground.coefficient)] += share * ground.coefficient
+        network.intercept += share * ground.intercept
 
 
-def _reaches(scaled: Tensor) -> Tensor:
-    """Quantiles (levels, targets) of errors in units of their spread, (n, targets), NaN where a label is unknown.
-
-    Those of n errors and one more that is to come; of a normal error where there are none.
-    """
-    levels = torch.linspace(0.0, 1.0, LEVELS)
-    found = torch.special.ndtri((0.5 + 0.5 * levels).clamp_max(0.9999)).unsqueeze(1).repeat(1, scaled.shape[1])
-    for target, column in enumerate(scaled.T):
-        known = column[~column.isnan()]
-        if len(known):
-            found[:, target] = known.quantile((levels * (1 + 1 / len(known))).clamp_max(1.0))
-    return found
-
-
-def _pcc(guess: Tensor, y: Tensor) -> float:
+def _pcc(guess: Tensor, y: Tensor, weight: Tensor) -> float:
     """The mean correlation over targets with known labels; 0 where it is undefined."""
-    return float(selection_mean(pearson(guess.double().numpy(), y.double().numpy())))
+    return float(selection_mean(pearson(*(part.double().numpy() for part in (guess, y, weight)))))

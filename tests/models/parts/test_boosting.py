@@ -120,6 +120,12 @@ def many(steps, monkeypatch) -> tuple[torch.Tensor, torch.Tensor]:
     return steps
 
 
+@pytest.mark.parametrize("folds", [2, 3])
+def test_with_many_rows_two_folds_are_enough(many, folds):
+    x, y = many
+    assert grown(x, [y], fold=torch.arange(N) % folds).residual.var() < 0.4 * y.var()
+
+
 def test_with_many_rows_the_line_is_chosen_first_and_the_shape_then(many):
     x, y = many
     worse = y + torch.randn(N, 1, generator=torch.Generator().manual_seed(3))

@@ -105,13 +105,13 @@ def _shape(
 def _shape_for_many(
     rows: Rows, labels: Sequence[NDArray[np.float64]], heavy: NDArray[np.float64], seed: int, pool: ThreadPoolExecutor
 ) -> tuple[int, Growing]:
-    """As :func:`_shape`, on two folds that are left out together, and with what the mean over folds will gain.
+    """As :func:`_shape`, on two folds (of two: one) that are left out together, and with what the mean over all gains.
 
     One fold's trees have the error b + d, the mean of two b + d / 2, of all b + d / folds: trees that vary much, with
     small leaves, look worse alone than they are.
     """
     count = int(rows.fold.max()) + 1
-    held = np.isin(rows.fold, (0, count // 2))
+    held = np.isin(rows.fold, (0, count // 2) if count > 2 else 0)
     apart = rows._replace(fold=np.where(held, 0, 1))
 
     def error(k: int, shape: tuple[int, int], rounds: int) -> float:

@@ -80,7 +80,7 @@ class RidgeStart(NamedTuple):
 
     coefficient: Tensor  #: (channels, targets)
     intercept: Tensor  #: (targets,)
-    residual: Tensor  #: (n, targets): y - f(x), f fitted without the row; NaN where y is
+    residual: Tensor  #: (n, targets): y - f(x), f fitted without the row, or its group; NaN where y is
 
     @property
     def direction(self) -> Tensor:
@@ -89,14 +89,26 @@ class RidgeStart(NamedTuple):
         return left[:, 0] * values[0]
 
 
-def ridge_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart:
+class Learned(NamedTuple):
+    """What a start is fitted to, but for the channels."""
+
+    y: NDArray[np.float32]  #: (n, targets), NaN where a label is unknown
+    weight: NDArray[Any] | None = None  #: (n,)
+    group: NDArray[Any] | None = None  #: (n,): rows of one are left out together
+
+    def take(self, rows: NDArray[np.intp]) -> Learned:
+        """Of some rows."""
+        return Learned(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+
+def ridge_start(x: Tensor, numeric: int, rows: Learned) -> RidgeStart:
     """The ridge on the channels ``x`` (n, channels) without the ranks of their ``numeric`` numbers."""
     scale = torch.ones(x.shape[1], dtype=torch.float64)
     scale[:numeric], scale[numeric : 2 * numeric] = math.sqrt(2), 0.0  # a penalty is one of standardised columns
-    return _start(x, scale, y, weight)
+    return _start(x, scale, rows)
 
 
-def bent_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart | None:
+def bent_start(x: Tensor, numeric: int, rows: Learned) -> RidgeStart | None:
     """The ridge on ranks and bends too: a curve a column. None where rows are few or columns many.
 
     Of a table with too many cells rows at equal steps are fitted to; the others are left out as they are.
@@ -107,21 +119,44 @@ def bent_start(x: Tensor, numeric: int, y: NDArray[np.float32], weight: NDArray[
     some = np.linspace(0, len(x) - 1, min(len(x), MOST_CELLS // columns)).astype(np.intp)
     scale = torch.ones(columns, dtype=torch.float64)
     scale[: 2 * numeric] = math.sqrt(2)
-    found = _start(bent(x[some], numeric), scale, y[some], None if weight is None else weight[some])
+    found = _start(bent(x[some], numeric), scale, rows.take(some))
     if len(some) == len(x):
         return found
     parts = [bent(part, numeric) @ found.coefficient for part in x.split(8192)]
-    residual = torch.from_numpy(y) - torch.cat(parts) - found.intercept
+    residual = torch.from_numpy(rows.y) - torch.cat(parts) - found.intercept
     residual[torch.from_numpy(some)] = found.residual
     return found._replace(residual=residual)
 
 
-def _start(x: Tensor, scale: Tensor, y: NDArray[np.float32], weight: NDArray[Any] | None) -> RidgeStart:
+def mean_start(x: Tensor, rows: Learned) -> RidgeStart:
+    """The weighted mean of known labels: a line that is level, which trees that take it all upon themselves start from.
+
+    Without rows of the share p of all weights, which have p m of the mean, the mean is (mean - p m) / (1 - p).
+    """
+    y, known = np.nan_to_num(rows.y.astype(np.float64)), np.isfinite(rows.y)
+    part = known * (np.ones(len(y)) if rows.weight is None else rows.weight)[:, None]
+    part = part / np.maximum(part.sum(0), np.finfo(np.float64).tiny)
+    mean, own, there = (part * y).sum(0), part * y, part
+    if rows.group is not None:
+        unit = np.unique(rows.group, return_inverse=True)[1]
+        own, there = (_summed(values, unit) for values in (own, part))
+    others = np.where(there < 1.0, (mean - own) / np.where(there < 1.0, 1.0 - there, 1.0), mean)
+    level, residual = torch.from_numpy(mean).float(), torch.from_numpy(np.where(known, y - others, np.nan)).float()
+    return RidgeStart(torch.zeros(x.shape[1], y.shape[1]), level, residual)
+
+
+def _summed(values: NDArray[np.float64], unit: NDArray[np.intp]) -> NDArray[np.float64]:
+    """For each row the sum of its unit's, of (n, targets)."""
+    return np.stack([np.bincount(unit, column)[unit] for column in values.T], 1)
+
+
+def _start(x: Tensor, scale: Tensor, rows: Learned) -> RidgeStart:
     """The ridge on x scale, where scale is not 0."""
     used = scale > 0
     read = (x.double() * scale)[:, used].numpy()
-    fit = left_out_ridge(read, y.astype(np.float64), None if weight is None else weight.astype(np.float64))
-    coefficient = torch.zeros(x.shape[1], y.shape[1], dtype=torch.float64)
+    weight = None if rows.weight is None else rows.weight.astype(np.float64)
+    fit = left_out_ridge(read, rows.y.astype(np.float64), weight, group=rows.group)
+    coefficient = torch.zeros(x.shape[1], rows.y.shape[1], dtype=torch.float64)
     coefficient[used] = torch.from_numpy(fit.line.coefficient) * scale[used].unsqueeze(1)
-    residual = torch.from_numpy(y - fit.left_out)
+    residual = torch.from_numpy(rows.y - fit.left_out)
     return RidgeStart(coefficient.float(), torch.from_numpy(fit.line.intercept).float(), residual.float())

@@ -22,13 +22,12 @@ from excora.models.base import Network, Output
 from excora.models.parts.channels import bent, channels, width_of
 from excora.models.parts.kriging import RANK, Keys, Labelled, gathered, label_variance, predict
 from excora.models.parts.neighbours import Excluded, Search
+from excora.models.parts.reach import LEVELS
 from excora.models.parts.row_space import RowSpace
 from excora.models.parts.trees import Trees
 from excora.pooling import Pooled
 from excora.reduce import Penalty
 
-#: Shares of labels between which the reach of an interval is interpolated.
-LEVELS = 201
 #: What bases are called where their correlation is said.
 SAID = {"curves": "a curve a column", "trees": "boosted trees"}
 
@@ -172,12 +171,17 @@ class KrigingNetwork(Network):
             f"{len(self.centre)} channels of {len(self.context_x)} rows: neighbours are looked up in the {count} "
             "principal directions of the rows, which is quicker than a weight for each channel",
         )  # fmt: skip
+        alone = () if bool(self.mix.any()) else (
+            "it is a ridge alone, without neighbours: its training rows are fewer than 12 or all of one group, so "
+            "that none could be left out to judge by",
+        )  # fmt: skip
         return (
             f"the model carries its {rows}, in which it looks up neighbours{kept}: who has its file can read them",
             f"on left-out training rows: ridge PCC {_left_out(ridge)}{known}, {base} + {float(self.share):.2f} x "
             f"neighbours (kriging) PCC {_left_out(stack)}; {len(self.length)} metrics, length scale and noise "
             + ", ".join(f"{a:.2g} / {b:g}" for a, b in zip(self.length.tolist(), self.nugget.tolist(), strict=True)),
             *wide,
+            *alone,
         )
 
     @torch.no_grad()

@@ -44,8 +44,10 @@ def fit_members(
     neighbours: int,
     seconds: float,
     first: int = 0,
+    most: int | None = None,
 ) -> tuple[int, list[Member]]:
-    """One member a fold (n,), which is held out and chooses; none is begun after ``seconds``, but the first is.
+    """One member a fold (n,), which is held out and chooses, ``most`` at most; none is begun after ``seconds``, but the
+    first is.
 
     ``bases`` are the same rows with what is left of their labels by this model or that; the first fold learns of each,
     from the number ``first`` on, and the number of the one that is best stacked on left-out rows, which the others
@@ -56,8 +58,8 @@ def fit_members(
     if len(fold) < FEWEST or not int(fold.max()):
         return 0, [_nothing(bases[0])]
 
-    numbers = range(first, len(bases))
-    pace = Members(len(numbers) + int(fold.max()), least=len(numbers), seconds=seconds)
+    numbers, count = range(first, len(bases)), min(int(fold.max()) + 1, most or len(fold))
+    pace = Members(len(numbers) + count - 1, least=len(numbers), seconds=seconds)
 
     def rows(number: int) -> tuple[Tensor, Tensor]:
         return _drawn(fold != number, generator), _drawn(fold == number, generator)[:HELD]
@@ -75,7 +77,7 @@ def fit_members(
     tried = {k: member(bases[k], *same) for k in numbers}
     best = min(numbers, key=lambda k: float(squared(*stacked(bases, k, [tried[k]])[2:])))
     found = [tried[best]]
-    for number in range(1, int(fold.max()) + 1):
+    for number in range(1, count):
         if time.monotonic() - begun > seconds:
             break
         found.append(member(bases[best], *rows(number)))

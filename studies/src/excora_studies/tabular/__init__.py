@@ -20,11 +20,11 @@ from excora.estimators.ensemble import SEEDS, pick
 from excora.stats.units import sample_units
 from excora_studies.runner import Chunk, Report, Results, Tick
 from excora_studies.tabular import page, sets
-from excora_studies.tabular.networks import excora_row, fit_default, ft_rows, retrieval_rows
+from excora_studies.tabular.networks import declared_rows, ft_rows, retrieval_rows
 from excora_studies.tabular.peers import LOG_RIDGE, peers
 from excora_studies.tabular.rows import TRIALS, Part, Parts, Row
 from excora_studies.tabular.scores import pack, pack_codes, scores
-from excora_studies.tabular.table import DEFAULT, EXCORA, make
+from excora_studies.tabular.table import make
 
 #: For the pages: what stands between the marks of that name.
 BLOCKS = page.BLOCKS
@@ -76,7 +76,7 @@ def all_rows(sizes: Sizes, split: str) -> dict[str, Row]:
     """Every row for this kind of split, by name: peers first."""
     ft = ft_rows(dim=sizes.dim, heads=sizes.heads, blocks=sizes.blocks, epochs=sizes.epochs)
     ours = retrieval_rows(epochs=sizes.neighbours_epochs)
-    declared = {EXCORA: excora_row(ours, split, members=sizes.members), DEFAULT: Row(fit_default, {}, {}, tuned=False)}
+    declared = declared_rows(ours, split, members=sizes.members)
     return {**peers(trees=sizes.trees, epochs=sizes.tabm_epochs), **ours, **declared, **ft}
 
 

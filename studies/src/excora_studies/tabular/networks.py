@@ -21,6 +21,7 @@ from excora.settings import Machine, Recipe
 from excora.training import train as run
 from excora.training.evaluation import outputs
 from excora_studies.tabular.rows import Floats, Parameters, Part, Predict, Row
+from excora_studies.tabular.table import DEFAULT, EXCORA, SEVERAL
 
 #: Of a row's parameters, what :class:`Recipe` takes; the rest are options of the network.
 TRAINING = (
@@ -179,15 +180,16 @@ def fit_steady(parameters: Parameters, train: Part, validation: Part | None, see
     return lambda x: (model.predict(x) - mean) / std, parameters
 
 
-def excora_row(ours: dict[str, Row], split: str, *, members: int) -> Row:
-    """The row that is compared with peers, declared here: a mean of several attentions over neighbours.
+def declared_rows(ours: dict[str, Row], split: str, *, members: int) -> dict[str, Row]:
+    """The row "Excora", which is compared with peers, or its halves: the default, several attentions over neighbours.
 
     In time order it is :class:`SteadyRegressor`, a rule that was chosen at rolling origins within the training and
     validation part, after attention over neighbours had done badly on this very test part.
     """
+    default = {DEFAULT: Row(fit_default, {}, {}, tuned=False)}
     if split == "time":
-        return Row(fit_steady, {}, {})
-    return dataclasses.replace(ours["retrieval, ECA"], members=members)
+        return {EXCORA: Row(fit_steady, {}, {}), **default}
+    return {SEVERAL: dataclasses.replace(ours["retrieval, ECA"], members=members), **default}
 
 
 def fit_default(parameters: Parameters, train: Part, validation: Part | None, seed: int) -> tuple[Predict, Parameters]:  # noqa: ARG001

@@ -42,12 +42,12 @@ def _paper(row: dict[str, Any]) -> str:
 
 
 def peers(content: Content) -> str:
-    """The Excora row against every peer, and whether it beats them all."""
+    """The Excora row against every peer and its own halves, and whether it beats them all."""
     return _against(content, EXCORA)
 
 
 def default(content: Content) -> str:
-    """The same of what a user has who sets nothing, and against the Excora row."""
+    """The same of what a user has who sets nothing."""
     return _against(content, DEFAULT)
 
 

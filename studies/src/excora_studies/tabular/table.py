@@ -11,8 +11,10 @@ from excora_studies.runner import Report, Results
 from excora_studies.tabular.scores import pack, paired, scores, unpack, unpack_codes
 
 PEERS = ("ridge", "ridge, log target", "nearest neighbours", "ExtraTrees", "LightGBM", "TabM")
-#: The row that was declared in advance, and what a user has who sets nothing, which is younger.
-EXCORA, DEFAULT = "Excora", "TabularRegressor()"
+#: What a user has who sets nothing, and several attentions over neighbours that validation picks, averaged.
+DEFAULT, SEVERAL = "TabularRegressor()", "retrieval, several"
+#: The row that is compared with peers: half of each, as :class:`excora.TabularEnsemble`; in time order its own rule.
+EXCORA = "Excora"
 #: A row made of two others, of equal weight and not declared in advance: what trees and attention know together.
 BOTH, TREES = "Excora and ExtraTrees, mean", "ExtraTrees"
 #: Same host, same settings, same start: what the pool or attention changes.
@@ -68,9 +70,10 @@ def _fits(configuration: dict[str, Any], results: Results) -> dict[Place, dict[s
                 raise ExcoraError(f"{name}, {split}, {row}, seed {seed} was fitted to other data than the other rows")
         found.setdefault((name, split), {})[row] = fits
     for (name, split), by_row in found.items():
-        if split != "time" and EXCORA in by_row and TREES in by_row:
-            tests = [results[f"{name} | {split} | test part | seed {seed}"] for seed in configuration["seeds"]]
-            by_row[BOTH] = [_mean(*each) for each in zip(by_row[EXCORA], by_row[TREES], tests, strict=True)]
+        tests = [results[f"{name} | {split} | test part | seed {seed}"] for seed in configuration["seeds"]]
+        for made, first, second in () if split == "time" else ((EXCORA, SEVERAL, DEFAULT), (BOTH, EXCORA, TREES)):
+            if first in by_row and second in by_row:
+                by_row[made] = [_mean(*each) for each in zip(by_row[first], by_row[second], tests, strict=True)]
     return found
 
 
@@ -96,7 +99,7 @@ def _row(place: Place, name: str, parts: Fits, results: Results) -> dict[str, An
 def _pairs(place: Place, by_row: dict[str, Fits], seeds: list[int], results: Results) -> list[dict[str, Any]]:
     """Our rows against every peer and each other, ECA against softmax in a host, two rows together against one."""
     wanted = [(own, peer) for own in (EXCORA, DEFAULT) for peer in PEERS]
-    wanted += [(DEFAULT, EXCORA), *PAIRS, (BOTH, TREES)]
+    wanted += [(EXCORA, DEFAULT), (EXCORA, SEVERAL), *PAIRS, (BOTH, TREES)]
     tests = [results[f"{place[0]} | {place[1]} | test part | seed {seed}"] for seed in seeds]
     target = [unpack(test["target"]) for test in tests]
     unit = [unpack_codes(test["unit"]) for test in tests]

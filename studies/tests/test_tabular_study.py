@@ -231,7 +231,7 @@ def test_every_kind_of_row_runs_and_is_compared(tmp_path: Path) -> None:
     assert rows["Excora"]["MSE"] == pytest.approx(np.square(std * (half - y)).mean(), rel=1e-5)
     mean = 0.5 * (half + unpack(two["prediction"]))
     assert rows[BOTH]["MSE"] == pytest.approx(np.square(std * (mean - y)).mean(), rel=1e-3)
-    assert rows[BOTH]["PCC"] == pytest.approx(np.corrcoef(mean, y)[0, 1], abs=1e-5)
+    assert rows[BOTH]["PCC"] == pytest.approx(np.corrcoef(mean, y)[0, 1], abs=1e-4)
     own = unpack(one["prediction"])  # 11 bits of a number are enough to find the scores on the raw scale again
     assert np.square(std * (own - y)).mean() == pytest.approx(one["MSE"], rel=3e-3)
     shown = page.together(content)

@@ -10,11 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.pooling import eca_bag
+from torch.autograd.functional import jacobian
 
 from excora import eca_pool
 from excora.errors import InputError
-from excora.extrapolation import learned_temperature, linear_temperature
-from excora.kernels.attend import attend
+from excora.extrapolation import Extrapolation, extrapolate, learned_temperature, linear_temperature
+from excora.kernels.attend import attend, attend_beyond
+from excora.pooling import make_pool
 from excora.ragged import Ragged
 from kernels.samples import DOUBLE, problem, run
 
@@ -110,3 +112,104 @@ def test_inference_mode_and_threads_give_the_same():
     for value in found:
         torch.testing.assert_close(value.detach(), expected)
         value.sum().backward()
+
+
+class Beyond:
+    """A batch under an extrapolation away from its start, and the same by its parts."""
+
+    def __init__(self, form="free", *, ragged=False, size=0.7):
+        torch.manual_seed(0)
+        self.extrapolation = Extrapolation(6, residual=form, cap=3.0, hidden=5)
+        with torch.no_grad():
+            for parameter in self.extrapolation.parameters():
+                parameter.normal_(std=size)
+        self.mask = torch.arange(7) < torch.randint(1, 8, (20, 1))
+        self.keep = torch.rand(20, 7) < 0.8
+        self.ragged = ragged
+        self.inputs = [torch.randn(20, 7, 6), torch.randn(6), torch.randn(1)]
+        self.inputs = [x.requires_grad_() for x in self.inputs] + list(self.extrapolation.parameters())
+
+    def __call__(self, h, weight, bias):
+        given = {"scale": 0.4, "mask": self.mask, "keep": self.keep}
+        if self.ragged:
+            h, given = Ragged.from_padded(h, self.mask), {"scale": 0.4, "mask": None, "keep": self.keep[self.mask]}
+        return attend_beyond(self.extrapolation, h, (weight, bias), **given)
+
+    def parts(self, h, weight, bias):
+        law, parameters = self.extrapolation.law(h)
+        found = attend(h, (weight, bias), law, parameters, mask=self.mask, keep=self.keep,
+                       divisor=self.extrapolation.divisor, scale=0.4)  # fmt: skip
+        gamma = self.extrapolation.gamma(found.mean)
+        return found, extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("form", ["free", "paper"])
+@pytest.mark.parametrize("again", [False, True], ids=["once", "create_graph"])
+def test_value_gamma_and_their_gradients_are_those_of_the_parts(form, ragged, again):
+    batch = Beyond(form, ragged=ragged)
+    found = []
+    for call in (batch, batch.parts):
+        out, value, gamma = call(*batch.inputs[:3])
+        total = value.square().sum() + (gamma * out.dispersion).sum() + out.attended.sin().sum() + out.mean[:, 0].sum()
+        first = torch.autograd.grad(total, batch.inputs, create_graph=again)
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), batch.inputs[:2]) if again else ()
+        found.append((value, gamma, *first, *second))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * (1.0 + float(theirs.detach().abs().max())))
+    assert found[0][1].std() > 0.1
+
+
+@pytest.mark.parametrize("used", ["value", "gamma", "attended"])
+def test_what_of_value_and_gamma_is_not_asked_for_is_not_needed(used):
+    batch = Beyond()
+    found = []
+    for call in (batch, batch.parts):
+        out, value, gamma = call(*batch.inputs[:3])
+        total = {"value": value, "gamma": gamma, "attended": out.attended}[used].square().sum()
+        found.append(torch.autograd.grad(total, batch.inputs, allow_unused=True, materialize_grads=True))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["free", "paper"])
+def test_without_a_graph_it_is_one_loop_with_the_same_numbers(form, monkeypatch):
+    batch = Beyond(form)
+    with_graph = batch(*batch.inputs[:3])
+    monkeypatch.setattr("excora.kernels.attend._fields", lambda *_: pytest.fail("a walk where there is no graph"))
+    with torch.no_grad():
+        without = batch(*batch.inputs[:3])
+    for ours, theirs in zip((*without[0], *without[1:]), (*with_graph[0], *with_graph[1:]), strict=True):
+        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_start_is_the_attended_value_to_the_last_bit():
+    batch = Beyond()
+    batch.extrapolation = Extrapolation(6)
+    out, value, gamma = batch(batch.inputs[0] * 1e3, *batch.inputs[1:3])
+    assert torch.equal(value, out.attended)
+    assert torch.equal(gamma, torch.ones(20))
+
+
+def test_what_the_loop_does_not_know_is_left_to_the_module():
+    batch, seen = Beyond(), []
+    known = batch(*batch.inputs[:3])
+    batch.extrapolation.gain.register_forward_hook(lambda *_: seen.append(1))
+    hooked = batch(*batch.inputs[:3])
+    assert seen == [1]
+    torch.testing.assert_close(hooked[1], known[1], rtol=1e-5, atol=1e-6)
+    batch.extrapolation = Extrapolation(6, residual=None)
+    out, value, gamma = batch(*batch.inputs[:3])
+    assert torch.equal(value, out.attended)
+    assert torch.equal(gamma, torch.ones(20))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("kind", ["softmax", "gated", "eca", "eca-paper"])
+def test_gradients_may_arrive_several_at_once(kind, dtype):
+    """As torch.autograd.functional.jacobian(vectorize=True) asks for them."""
+    torch.manual_seed(0)
+    pool, h = make_pool(kind, 3).to(dtype), torch.randn(2, 4, 3, dtype=dtype)
+    mask = torch.tensor([[True, True, True, False], [True] * 4])
+    found = [jacobian(lambda x: pool(x, mask).value, h, vectorize=many) for many in (False, True)]
+    torch.testing.assert_close(*found)

@@ -1,4 +1,4 @@
-"""Attention over bags: the one call under every pool, and the function form of the paper's aggregation.
+"""Attention over bags: the calls under every pool, and the function form of the paper's aggregation.
 
 Textbook code writes a tensor of the size of ``h`` for each step and another for each gradient; here one autograd
 function (:mod:`excora.kernels.function`) reads ``h`` a few times and writes its gradient. Where a graph is traced,
@@ -8,21 +8,33 @@ transformed or differentiated twice the same formulas run as plain operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from excora.errors import InputError
-from excora.extrapolation import Law, extrapolate, given_temperature, learned_temperature, linear_temperature
+from excora.extrapolation import (
+    Extrapolation,
+    Gain,
+    Law,
+    extrapolate,
+    given_temperature,
+    learned_temperature,
+    linear_temperature,
+)
 from excora.functional import at_least_float32, check_bags, full_precision, is_exporting
 from excora.kernels import closed_form
 from excora.kernels.formulas import Attended, Box, plain
 from excora.kernels.function import (
+    BEYOND,
+    FIELDS,
     Attend,
     Plan,
     attended,
     fastest,
     has_operator,
+    is_bare,
     is_recorded,
     needs_plain,
     plain_blocks,
@@ -50,25 +62,76 @@ def attend(
     which is then fused. ``keep`` (like the logits, boolean) drops elements from the softmax but not from mean and
     dispersion. No law is plain attention: tau = 1, and neither mean nor dispersion is measured.
     """
-    linear = len(scores) == 2
-    if isinstance(h, Ragged):
-        flat, shape, bags, blocks = h.values, h.values.shape[:1], len(h), list(h.blocks())
-    else:
+    if isinstance(h, Tensor):
         check_bags(h, mask)
         found = _at_once(Box(h, mask, keep, scores, law, parameters, divisor, scale))
         if found is not None:
             return found
-        flat, shape, bags, blocks = h.reshape(-1, h.shape[-1]), h.shape[:2], h.shape[0], _blocks(h, mask)
-    plan = Plan(blocks, bags, None if keep is None else keep.reshape(-1), law, divisor, scale if linear else None)
-    scores = scores if linear else (scores[0].reshape(-1),)
-    inputs = (flat.contiguous(), *scores, *parameters)
-    if isinstance(h, Ragged) and needs_plain(*inputs):
-        fields: Sequence[Tensor] = plain_blocks(plan, *inputs)
-    elif is_recorded(*inputs):
-        fields = Attend.apply(plan, *inputs)
-    else:
-        fields, _, _ = attended(plan, *inputs)
-    return _shaped(fields, shape)
+    plan, flat, shape = _walk(h, mask, Plan([], 0, keep, law, divisor, scale if len(scores) == 2 else None))
+    return _shaped(_fields(plan, flat, scores, parameters), shape)
+
+
+def attend_beyond(
+    extrapolation: Extrapolation,
+    h: Tensor | Ragged,
+    scores: tuple[Tensor, ...],
+    *,
+    mask: Tensor | None,
+    keep: Tensor | None,
+    scale: float,
+) -> tuple[Attended, Tensor, Tensor]:
+    """:func:`attend`, the value v = mu + gamma (a - mu), (bags, dim), and gamma = gain(mu), (bags,).
+
+    All in one autograd function where the loops know the gain, and in one loop where no graph is recorded.
+    """
+    elements = h.values if isinstance(h, Ragged) else h
+    law, parameters = extrapolation.law(elements)
+    gain, divisor = extrapolation.gain, extrapolation.divisor
+    inputs = (elements, *scores, *parameters)
+    weights = _known_gain(gain, law, inputs)
+    if weights is None or not isinstance(gain, Gain):
+        found = attend(h, scores, law, parameters, mask=mask, keep=keep, divisor=divisor, scale=scale)
+        gamma = extrapolation.gamma(found.mean)
+        return found, extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
+    if isinstance(h, Tensor):
+        check_bags(h, mask)
+        if all(x.dtype == torch.float32 for x in inputs) and not is_recorded(*inputs, *weights):
+            by = fastest(h.dtype, h.device, law)
+            return by.forward_with_residual(Box(h, mask, keep, scores, law, parameters, divisor, scale), gain, weights)
+    plan = Plan([], 0, keep, law, divisor, scale if len(scores) == 2 else None, (gain.form, gain.cap))
+    plan, flat, shape = _walk(h, mask, plan)
+    fields = _fields(plan, flat, scores, (*parameters, *weights))
+    value, gamma = fields[BEYOND]
+    return _shaped(fields, shape), value, gamma
+
+
+def _known_gain(gain: Any, law: Law | None, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+    """The gain's weights, if the loops know it and may be called."""
+    if type(gain) is not Gain or not is_bare(gain):
+        return None
+    weights, h = gain.weights(), inputs[0]
+    if needs_plain(*inputs, *weights) or weights[0].shape[1] != h.shape[-1]:
+        return None
+    fits = all(x.dtype == torch.float32 for x in weights)
+    by = fastest(torch.promote_types(h.dtype, torch.float32), h.device, law)
+    return weights if fits and by is not closed_form else None
+
+
+def _walk(h: Tensor | Ragged, mask: Tensor | None, plan: Plan) -> tuple[Plan, Tensor, Sequence[int]]:
+    """The plan with the way through the batch, the elements laid end to end, the shape of what is one an element."""
+    keep = None if plan.keep is None else plan.keep.reshape(-1)
+    if isinstance(h, Ragged):
+        return plan._replace(blocks=list(h.blocks()), bags=len(h), keep=keep), h.values, h.values.shape[:1]
+    plan = plan._replace(blocks=_blocks(h, mask), bags=h.shape[0], keep=keep)
+    return plan, h.reshape(-1, h.shape[-1]), h.shape[:2]
+
+
+def _fields(plan: Plan, flat: Tensor, scores: tuple[Tensor, ...], rest: tuple[Tensor, ...]) -> Sequence[Tensor]:
+    """What :func:`excora.kernels.function.attended` gives, with a graph where one is recorded."""
+    inputs = (flat.contiguous(), *(scores if len(scores) == 2 else (scores[0].reshape(-1),)), *rest)
+    if needs_plain(*inputs):
+        return plain_blocks(plan, *inputs)
+    return Attend.apply(plan, *inputs) if is_recorded(*inputs) else attended(plan, *inputs)[0]
 
 
 def _at_once(box: Box) -> Attended | None:
@@ -85,7 +148,7 @@ def _at_once(box: Box) -> Attended | None:
 
 
 def _shaped(fields: Sequence[Tensor], shape: Sequence[int]) -> Attended:
-    a, mean, weights, logits, tau, sigma = fields[:6]
+    a, mean, weights, logits, tau, sigma = fields[FIELDS]
     return Attended(a, mean, weights.view(shape), logits.view(shape), tau, sigma)
 
 

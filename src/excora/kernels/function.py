@@ -19,17 +19,19 @@ from torch.autograd import forward_ad
 
 from excora.extrapolation import Law
 from excora.functional import at_least_float32, full_precision
-from excora.kernels import closed_form
+from excora.kernels import closed_form, residual
 from excora.kernels.closed_form import Gradients, Result
 from excora.kernels.formulas import Attended, Box, plain
 from excora.ragged import Block
 
 #: Which fields of Attended have one entry an element; the others have one a bag.
 PER_ELEMENT = (False, False, True, True, False, False)
+#: Of what :func:`attended` gives: the fields, what the backward asks for besides, value and gamma.
+FIELDS, BESIDES, BEYOND = slice(6), slice(6, 8), slice(8, 10)
 
 
 class Plan(NamedTuple):
-    """What carries no gradient: how to walk the batch, who may be attended, the law, the scorer's kind."""
+    """What carries no gradient: how to walk the batch, who may be attended, the law, the scorer's kind, the gain's."""
 
     blocks: list[Block]
     bags: int
@@ -37,6 +39,11 @@ class Plan(NamedTuple):
     law: Law | None
     divisor: float
     scale: float | None  # of a linear scorer, given as (weight, bias); None: logits are given
+    gain: residual.Form | None = None  # of the residual, whose weights then come last; None: there is none
+
+    def parted(self, rest: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The scorer's tensors and the law's parameters; the weights of the gain."""
+        return (rest, ()) if self.gain is None else (rest[:-4], rest[-4:])
 
     def box(self, block: Block, flat: Tensor, rest: Sequence[Tensor]) -> Box:
         """One block of the batch, in float32 or better."""
@@ -95,11 +102,18 @@ def has_operator() -> bool:
 
 
 def attended(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[list[Tensor], ModuleType, Sequence[bool]]:
-    """The fields of Attended, shift and offset, without a graph; by which module, and which blocks were blanked."""
+    """The fields of Attended, shift and offset, without a graph; by which module, and which blocks were blanked.
+
+    With a gain also what :func:`excora.kernels.residual.forward` gives.
+    """
     by = fastest(torch.promote_types(flat.dtype, torch.float32), flat.device, plan.law)
+    scored, weights = plan.parted(rest)
     with full_precision(flat.device):
-        results = [by.forward(plan.box(block, flat, rest)) for block in plan.blocks]
-    return _joined(plan, flat, results), by, [result.blanked for result in results]
+        results = [by.forward(plan.box(block, flat, scored)) for block in plan.blocks]
+    out = _joined(plan, flat, results)
+    if plan.gain is not None:
+        out += residual.forward(plan.gain, out[1], out[0], *weights)
+    return out, by, [result.blanked for result in results]
 
 
 class Attend(torch.autograd.Function):
@@ -109,22 +123,37 @@ class Attend(torch.autograd.Function):
     def forward(ctx: Any, plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """The formulas."""
         out, ctx.by, ctx.blanked = attended(plan, flat, *rest)
-        ctx.plan = plan
+        ctx.plan, ctx.count = plan, len(out)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(flat, *rest, *out)
-        ctx.mark_non_differentiable(*out[6:])
+        ctx.mark_non_differentiable(*out[BESIDES], *out[BEYOND.stop :])
         return tuple(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """The closed form, or the gradient of the plain formulas where it will be differentiated again."""
-        kept = ctx.saved_tensors  # once: a checkpoint hands them out a single time
-        (flat, *rest), saved = kept[:-8], kept[-8:]
+        kept, plan = ctx.saved_tensors, ctx.plan  # once: a checkpoint hands them out a single time
+        (flat, *rest), saved = kept[: -ctx.count], kept[-ctx.count :]
+        own, beyond = list(grads[FIELDS]), grads[BEYOND]
+        weights: Sequence[Tensor | None] = (None,) * 4 if plan.gain else ()
         with full_precision(flat.device):
-            if torch.is_grad_enabled():
-                return (None, *gradients_with_graph(partial(plain_blocks, ctx.plan), [flat, *rest], grads[:6]))
+            if torch.is_grad_enabled() or are_batched(grads):
+                with torch.enable_grad():
+                    return (None, *gradients_with_graph(partial(plain_blocks, plan), [flat, *rest], [*own, *beyond]))
+            scored, given = plan.parted(rest)
+            if plan.gain is not None and any(g is not None for g in beyond):
+                inputs, found = (saved[1], saved[0], *given), saved[BEYOND.start + 1 :]
+                d_mean, d_attended, *weights = residual.backward(plan.gain, inputs, found, beyond)
+                own[0] = d_attended if own[0] is None else own[0] + d_attended
+                own[1] = d_mean if own[1] is None else own[1] + d_mean
             wants_h = ctx.needs_input_grad[1]
-            return (None, *gradients(ctx.plan, ctx.by, flat, rest, saved, ctx.blanked, grads[:6], wants_h))
+            return (None, *gradients(plan, ctx.by, flat, scored, saved[:8], ctx.blanked, own, wants_h), *weights)
+
+
+def are_batched(grads: Sequence[Tensor | None]) -> bool:
+    """Whether several gradients arrive at once, as those of a vectorised Jacobian."""
+    is_legacy, is_batched = torch._C._functorch.is_legacy_batchedtensor, torch._C._functorch.is_batchedtensor
+    return any(g is not None and (is_legacy(g) or is_batched(g)) for g in grads)
 
 
 def _joined(plan: Plan, flat: Tensor, results: Sequence[Result]) -> list[Tensor]:
@@ -198,17 +227,19 @@ def _summed(plan: Plan, logits: Tensor, rest: Sequence[Tensor], found: Sequence[
 
 
 def plain_blocks(plan: Plan, flat: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-    """What :class:`Attend` gives, in plain differentiable operations."""
+    """What :class:`Attend` gives with a gradient, in plain differentiable operations."""
     found, bags, rows = [], [], []
+    scored, weights = plan.parted(rest)
     for block in plan.blocks:
-        out = plain(plan.box(block, flat, rest))
+        one = plain(plan.box(block, flat, scored))
         own = slice(None) if isinstance(block.rows, slice) else block.mask
-        found.append(out._replace(weights=out.weights[own].reshape(-1), logits=out.logits[own].reshape(-1)))
+        found.append(one._replace(weights=one.weights[own].reshape(-1), logits=one.logits[own].reshape(-1)))
         bags.append(torch.arange(plan.bags, device=flat.device)[block.bags])
         rows.append(torch.arange(len(flat), device=flat.device)[block.rows][own].reshape(-1))
     places = [torch.cat(index).argsort() for index in (bags, rows)]
     fields = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return tuple(field[places[each]] for field, each in zip(fields, PER_ELEMENT, strict=True))
+    out = tuple(field[places[each]] for field, each in zip(fields, PER_ELEMENT, strict=True))
+    return out if plan.gain is None else (*out, *residual.plain(plan.gain, out[1], out[0], *weights))
 
 
 def gradients_with_graph(

@@ -31,7 +31,7 @@ from excora.models.parts.channels import (
 )
 from excora.models.parts.kriging import LARGE, Labelled, Member, squared
 from excora.models.parts.kriging_network import KrigingNetwork
-from excora.models.parts.members import LEARNED, Together, fit_members, stacked, together
+from excora.models.parts.members import Together, fit_members, stacked, together
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.reach import reaches, reaches_of_mean, unit_of
 from excora.models.parts.row_space import row_space
@@ -44,17 +44,15 @@ from excora.stats.units import sample_units
 
 #: The share of the line's squared error on left-out rows below which curves are taken in its place.
 BENT = 2 / 3
-#: Metrics of a table, and folds of its rows.
-MEMBERS = 5
+#: Metrics of a table, and folds of its rows; of a large one up to twice as many, and rows times metrics then.
+MEMBERS, BUDGET = 5, 160_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KrigingOptions(Options):
     """Of the model "kriging"."""
 
-    members: int = option(
-        0, "Metrics, each learned without a fold of the rows, averaged; 0: 5, or 10 for 4,000 to 50,000 rows.", least=0
-    )
+    members: int = option(0, "Metrics, each learned without a fold of the rows, averaged; 0: 5 to 10, by the rows.", least=0)
     neighbours: int = option(96, "Training rows that a row looks at, for each member.", least=1)
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0
@@ -175,12 +173,12 @@ class KrigingModel(Model):
 
 
 def members_for(rows: int) -> int:
-    """Metrics for this many rows: where there are thousands they gain by more of them, and by larger folds to learn on.
+    """Metrics for this many rows: thousands gain by more of them, and by more rows to learn on; of more rows, time.
 
-    >>> members_for(1000), members_for(10_000), members_for(200_000)
-    (5, 10, 5)
+    >>> members_for(1000), members_for(10_000), members_for(20_000), members_for(200_000)
+    (5, 10, 8, 5)
     """
-    return 2 * MEMBERS if LARGE <= rows <= LEARNED else MEMBERS
+    return min(max(BUDGET // rows, MEMBERS), 2 * MEMBERS) if rows >= LARGE else MEMBERS
 
 
 def _noise(rows: int, weight: NDArray[Any] | None) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.extrapolation import Extrapolation, Residual, Scale, TemperatureForm
-from excora.kernels.residual import attend_beyond
+from excora.kernels.attend import attend_beyond
 from excora.pooling.base import Pooled, attention_dropout, check_dropout, register_pool
 from excora.pooling.heads import HeadedPool, Scorer, Values, scorer_of
 from excora.pooling.plain import LinearScorer, scores_of

@@ -52,7 +52,7 @@ MEMBERS, BUDGET = 5, 160_000
 class KrigingOptions(Options):
     """Of the model "kriging"."""
 
-    members: int = option(0, "Metrics, each learned without a fold of the rows, averaged; 0: 5 to 10, by the rows.", least=0)
+    members: int = option(0, "Metrics, each learned without a fold of the rows; 0: 5 to 10, by the rows.", least=0)
     neighbours: int = option(96, "Training rows that a row looks at, for each member.", least=1)
     gap: float = option(
         0.0, "Training rows at most so far apart in --time (dates: days) do not see each other.", least=0

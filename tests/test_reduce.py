@@ -93,6 +93,31 @@ def test_penalties_follow_the_last_call() -> None:
     assert penalties(layer).count.tolist() == [2.0]
 
 
+class Skipping(nn.Module):
+    """Leaves layers out, as layer drop does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Keeper(strength) for strength in (2.0, 3.0))
+
+    def forward(self, x: Tensor, *, skip: tuple[int, ...]) -> Tensor:
+        for i, layer in enumerate(self.layers):
+            x = x if i in skip else layer(x)
+        return x
+
+
+def test_a_layer_that_the_last_call_left_out_is_left_out() -> None:
+    model, x = Skipping(), torch.randn(4, 1)
+    for skip, sums in (((), [16.0, 36.0]), ((1,), [16.0]), ((0, 1), []), ((0,), [36.0])):
+        model(x, skip=skip)
+        found = penalties(model)
+        assert found.sum.tolist() == sums
+        assert penalties(model).sum.tolist() == sums  # asked again, for a log
+        if sums:
+            (found.sum / found.count).sum().backward()  # a graph of an earlier step would be gone
+    assert len(model._forward_pre_hooks) == 1
+
+
 def test_no_penalty_is_empty_and_sums_to_zero() -> None:
     collected = penalties(nn.Linear(2, 1))
     assert collected.sum.shape == collected.count.shape == (0,)

@@ -6,6 +6,7 @@ is additive (sums and counts) is reduced here, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from excora.errors import InputError
+from excora.functional import is_exporting
 
 
 def is_distributed() -> bool:
@@ -96,12 +98,15 @@ class Penalty(NamedTuple):
 
 
 def penalties(model: nn.Module) -> Penalty:
-    """What the layers of ``model`` kept in ``last_penalty`` at their last call, stacked: (layers,) and (layers,).
+    """What the layers of ``model`` kept in ``last_penalty`` in its last forward pass, stacked: (layers,) and (layers,).
 
     Attention layers and converted pools return what their host expects, so they keep their penalty for this function.
-    A module reachable twice counts once, with its last call; so does a penalty that two modules hold. Where no layer
-    kept one the result has shape (0,), whose sum is zero. A layer that trains but ran without a graph raises
-    :class:`InputError`: re-entrant checkpointing does that; the other kind, ``use_reentrant=False``, is exact.
+    Asking changes no penalty: ask as often as you like. A layer that the last call of ``model`` left out (layer drop)
+    is left out here: each call begins with :func:`begin_afresh`, from the conversion on or, for a model with layers of
+    its own, from the first time it is asked about. A module reachable twice counts once, with its last call; so does a
+    penalty that two modules hold. Where no layer kept one the result has shape (0,), whose sum is zero. A layer that
+    trains but ran without a graph raises :class:`InputError`: re-entrant checkpointing does that; the other kind,
+    ``use_reentrant=False``, is exact.
 
     >>> layer = nn.Identity()
     >>> layer.last_penalty = Penalty(torch.tensor(3.0), torch.tensor(2.0))
@@ -111,6 +116,8 @@ def penalties(model: nn.Module) -> Penalty:
     Penalty(sum=tensor([]), count=tensor([]))
     """
     held = [(module, p) for module in model.modules() if (p := getattr(module, "last_penalty", None)) is not None]
+    if held and not torch.compiler.is_compiling():
+        begin_afresh(model)
     for module, penalty in held:
         lost = module.training and torch.is_grad_enabled() and not penalty.sum.requires_grad
         if lost and any(p.requires_grad and ".gain." in f".{name}" for name, p in module.named_parameters()):
@@ -124,3 +131,26 @@ def penalties(model: nn.Module) -> Penalty:
         return Penalty(torch.zeros(0, device=device), torch.zeros(0, device=device))
     device = kept[0].sum.device
     return Penalty(*(torch.stack([part.to(device) for part in parts]) for parts in zip(*kept, strict=True)))
+
+
+def begin_afresh(model: nn.Module) -> Callable[[], None]:
+    """Let each call of ``model`` forget the penalties of the one before; returns a function that takes it back.
+
+    >>> layer = nn.Identity()
+    >>> take_back = begin_afresh(layer)
+    >>> layer.last_penalty = Penalty(torch.tensor(3.0), torch.tensor(2.0))
+    >>> layer(torch.zeros(1)), layer.last_penalty
+    (tensor([0.]), None)
+    """
+    if _forget in model._forward_pre_hooks.values():
+        return lambda: None
+    return model.register_forward_pre_hook(_forget).remove
+
+
+def _forget(model: nn.Module, _inputs: Any) -> None:
+    if is_exporting():
+        return
+    for module in model.modules():
+        # Its own: PEFT's wrapper shows that of the module inside. By the class first, which a compiler takes as given.
+        if hasattr(type(module), "last_penalty") or "last_penalty" in vars(module):
+            module.last_penalty = None  # type: ignore[assignment]

@@ -21,6 +21,7 @@ from excora.convert.hosted import Options
 from excora.convert.stacks import last_of_each_stack
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Residual, Scale, TemperatureForm
+from excora.reduce import begin_afresh
 from excora.visibility import known_metric
 
 Selector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -132,6 +133,7 @@ def _convert(model: nn.Module, chosen: list[_Found], conversion: Conversion) -> 
             if adapter.surround is not None:
                 ours = [change.module for change in conversion.changes if change.adapter is adapter]
                 conversion.take_back.append(adapter.surround(model, ours))
+        conversion.take_back.append(begin_afresh(model))
     except BaseException:
         conversion.undo()
         raise

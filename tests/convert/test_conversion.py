@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,23 @@ def test_peft_trains_and_saves_what_was_added(tmp_path: Any) -> None:
     extrapolate_(fresh)
     back = peft.PeftModel.from_pretrained(fresh, tmp_path).eval()
     assert torch.equal(run(back), output)
+
+
+def test_files_of_a_conversion_inside_peft(tmp_path: Path) -> None:
+    """What is called is kept, by the names of a model that PEFT has not wrapped."""
+    peft = pytest.importorskip("peft")
+    model, run, conversion = converted("BERT")
+    before, names = run(model), list(conversion.named_parameters())
+    settings = peft.LoraConfig(r=2, target_modules=["query"], modules_to_save=conversion.modules_to_save)
+    tuned = peft.get_peft_model(model, settings)
+    assert list(conversion.named_parameters()) == names
+    assert {id(p) for p in conversion.parameters()} <= {id(p) for p in tuned.parameters() if p.requires_grad}
+    shake(conversion)
+    for context in (nullcontext(), tuned.disable_adapter()):  # without the adapter as before it
+        with context:
+            conversion.save(tmp_path)
+            output = run(tuned.eval())
+        fresh, _ = case("transformers", "BERT")
+        excora.convert.load(fresh, tmp_path)
+        assert torch.equal(run(fresh), output)
+    assert torch.equal(output, before)

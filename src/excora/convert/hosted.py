@@ -100,12 +100,23 @@ def give(module: nn.Module, extrapolation: nn.Module) -> None:
 def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """A file from before the conversion: gamma and tau begin at 1 again, and nothing counts as missing."""
     new = {f"{prefix}extrapolation.{name}": p for name, p in module.extrapolation.named_parameters()}  # type: ignore[union-attr]
+    for name in [name for name in state_dict if present_name(name) != name and present_name(name) in new]:
+        state_dict[present_name(name)] = state_dict.pop(name)
     known = [name for name in state_dict if name.startswith(prefix)]
     bare = len(list(module.parameters())) == len(new)  # a layer without weights, of which an old file says nothing
     if any(name in new for name in known) or not (known or bare):
         return
     for name, p in new.items():  # the hidden layer of a pool's gain has no start of its own
         state_dict[name] = p.detach().clone() if ".hidden." in name else torch.zeros_like(p)
+
+
+def present_name(name: str) -> str:
+    """Of a new parameter by its name in a file: 0.2.0 wrote those of a torchmil pool one level further down.
+
+    >>> present_name("pool.extrapolation.extrapolation.gain.out.bias")
+    'pool.extrapolation.gain.out.bias'
+    """
+    return name.replace("extrapolation.extrapolation.", "extrapolation.")
 
 
 def read_mask(mask: Tensor | None, keys: int, *, causal: bool = False, hidden: float = HIDDEN_BIAS) -> Visibility:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 
 import excora.convert
-from checks.zoo import case
+from checks.zoo import REAL, case, tokens
 from convert.contract import shake
 from convert.samples import BAGS, DIM, LENGTH, Host, encoder
 from excora.convert import extrapolate_
@@ -142,6 +144,41 @@ def test_pickle_and_a_model_inside_another() -> None:
     assert list(conversion.converted) == ["1.layers.1.attention"]
     shake(conversion)
     assert torch.equal(run(pickle.loads(pickle.dumps(model))), run(model))
+
+
+def test_conversions_that_share_a_config_end_one_by_one() -> None:
+    """Of one model, and of two models built from one config: it names ours until the last one is undone."""
+    model, run = case("transformers", "BERT")
+    twin = type(model)(model.config).eval()
+    before = run(model), run(twin)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+        parts = (model, "encoder.layer.0.*"), (model, "encoder.layer.1.*"), (twin, None)
+        conversions = [extrapolate_(host, include=include) for host, include in parts]
+        for i in order:
+            conversions[i].undo()
+            for host, expected in zip((model, twin), before, strict=True):
+                torch.testing.assert_close(run(host), expected, atol=1e-5, rtol=0)
+        assert model.config._attn_implementation == "sdpa"
+    extrapolate_(model)
+    copied = pickle.loads(pickle.dumps(model))
+    extrapolate_(copied, include="encoder.layer.0.*").undo()
+    assert torch.equal(run(copied), run(model))
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_a_pickled_model_runs_in_a_fresh_process(tmp_path: Path, implementation: str) -> None:
+    model, run = case("transformers", "BERT")
+    model.set_attn_implementation(implementation)
+    shake(extrapolate_(model))
+    given = {"input_ids": tokens(), "attention_mask": REAL.long()}
+    torch.save((model, given, run(model)), tmp_path / "whole.pt")
+    code = (
+        "import sys, torch; model, given, was = torch.load(sys.argv[1], weights_only=False); "
+        "torch.testing.assert_close(model(**given).last_hidden_state, was)"
+    )
+    call = [sys.executable, "-c", code, tmp_path / "whole.pt"]
+    found = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-500:]
 
 
 def test_peft_trains_and_saves_what_was_added(tmp_path: Any) -> None:

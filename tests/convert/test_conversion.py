@@ -226,3 +226,23 @@ def test_files_of_a_conversion_inside_peft(tmp_path: Path) -> None:
         excora.convert.load(fresh, tmp_path)
         assert torch.equal(run(fresh), output)
     assert torch.equal(output, before)
+
+
+def test_lora_on_a_whole_attention_layer(tmp_path: Path) -> None:
+    """The way of docs/convert.md, as PEFT refuses modules_to_save inside such a layer."""
+    peft = pytest.importorskip("peft")
+    model, run = case("torch", "nn.TransformerEncoder")
+    conversion = extrapolate_(model)
+    both = peft.LoraConfig(target_modules=["self_attn"], modules_to_save=conversion.modules_to_save)
+    with pytest.raises(ValueError, match=r"child of .*MultiheadAttention"):
+        peft.get_peft_model(copy.deepcopy(model), both)
+    tuned = peft.get_peft_model(model, peft.LoraConfig(target_modules=["self_attn"])).train()
+    for parameter in conversion.parameters():
+        parameter.requires_grad_(True)
+    run(tuned).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in conversion.parameters())
+    shake(conversion)
+    conversion.save(tmp_path)
+    fresh, _ = case("torch", "nn.TransformerEncoder")
+    excora.convert.load(fresh, tmp_path)
+    torch.testing.assert_close(run(fresh), run(tuned.eval()))  # LoRA starts at zero

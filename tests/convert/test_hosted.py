@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
+from checks.zoo import case
 from convert.contract import Watch, shake
 from convert.samples import ByHand, Mixer, size
 from excora import extrapolate_, register_adapter
@@ -45,6 +48,39 @@ def test_a_layer_that_does_not_do_what_was_promised() -> None:
     with pytest.raises(ConversionError, match="something else in its attribute"):
         extrapolate_(taken)
     assert type(taken) is Mixer
+
+
+KINDS = [
+    ("torch", "nn.TransformerEncoder"),
+    ("transformers", "BERT"),
+    ("timm", "ViT"),
+    ("rtdl_revisiting_models", "FTTransformer"),
+]
+KINDS += [("torchmil", name) for name in ("ABMIL", "DSMIL", "TransMIL", "TransformerABMIL")]
+
+
+@pytest.mark.parametrize(("library", "name"), KINDS)
+def test_a_model_that_trains_beside_a_frozen_extrapolation_warns_once(library: str, name: str) -> None:
+    model, run = case(library, name)
+    conversion = extrapolate_(model)
+    for parameter in conversion.parameters():
+        parameter.requires_grad_(False)
+    run(model)  # an evaluation
+    twin = copy.deepcopy(model.train())
+    for one in (model, twin):
+        with pytest.warns(UserWarning, match=r"frozen where it started .* modules_to_save=conversion.modules_to_save"):
+            run(one)
+        run(one)
+    conversion.undo()
+    frozen = extrapolate_(model.requires_grad_(False))
+    run(model)  # nothing trains
+    model.requires_grad_(True)
+    frozen.parameters()[-1].requires_grad_(False)
+    run(model)  # the others train
+    for parameter in frozen.parameters():
+        parameter.requires_grad_(False)
+    shake(frozen)
+    run(model)  # frozen, where training left it
 
 
 def test_reading_masks() -> None:

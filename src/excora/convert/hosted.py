@@ -35,7 +35,6 @@ class HostedExtrapolation(Extrapolation):
 
     last_penalty: Penalty | None = None
     last_details: dict[str, Tensor] | None = None
-    _told = False
 
     def __init__(self, dim: int, *, heads: int | None = None, metric: str = "plain", **options: Any) -> None:
         super().__init__(dim, heads=heads, **options)
@@ -53,8 +52,6 @@ class HostedExtrapolation(Extrapolation):
         need_weights: bool = False,
     ) -> Attended:
         """As :func:`excora.attention.extrapolated_attention`; without ``visible`` every query sees every key."""
-        if self.training and v.requires_grad and not self._told and not torch.compiler.is_compiling():
-            self._tell_if_inert()
         visible = Visibility(None, None, None, False) if visible is None else visible
         if self.metric == "elliptical":
             q = q * visible.key_metric(k, v).to(q.dtype)
@@ -68,17 +65,6 @@ class HostedExtrapolation(Extrapolation):
         """For :func:`excora.penalties` and for a look at gamma; an exported program has nowhere to keep them."""
         if not is_exporting():
             self.last_penalty, self.last_details = penalty, details
-
-    def _tell_if_inert(self) -> None:
-        own = list(self.parameters())
-        if own and not any(p.requires_grad or p.any() for p in own):
-            warnings.warn(
-                "this model trains, but the extrapolation of a converted layer is frozen where it started and does "
-                "nothing. With PEFT: LoraConfig(..., modules_to_save=conversion.modules_to_save); else "
-                "requires_grad_(True) on conversion.parameters().",
-                stacklevel=3,
-            )
-        self._told = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in KEPT}
@@ -95,6 +81,29 @@ def give(module: nn.Module, extrapolation: nn.Module) -> None:
         extrapolation = extrapolation.to(device=like.device, dtype=like.dtype)
     module.extrapolation = extrapolation.requires_grad_(trainable).train(module.training)
     module.register_load_state_dict_pre_hook(_start_where_missing)
+
+
+def tell_if_inert(model: nn.Module, _inputs: Any) -> None:
+    """A hook before a converted model's forward: warns once if it trains while its extrapolation is frozen at 1."""
+    if torch.compiler.is_compiling() or not (model.training and torch.is_grad_enabled()):
+        return
+    given = [m.get_submodule("extrapolation") for m in model.modules() if "extrapolation" in m._modules]
+    if any(map(_does_something, given)) or not any(p.requires_grad for p in model.parameters()):
+        return
+    for key in [key for key, hook in model._forward_pre_hooks.items() if hook is tell_if_inert]:
+        del model._forward_pre_hooks[key]
+    warnings.warn(
+        "this model trains, but the extrapolation of its converted layers is frozen where it started and does "
+        "nothing. With PEFT: LoraConfig(..., modules_to_save=conversion.modules_to_save); else "
+        "requires_grad_(True) on conversion.parameters().",
+        stacklevel=3,
+    )
+
+
+def _does_something(extrapolation: nn.Module) -> bool:
+    """Whether it trains or has moved. The hidden layer of a pool's gain starts anywhere, and says nothing."""
+    own = [p for name, p in extrapolation.named_parameters() if ".hidden." not in f".{name}"]
+    return not own or any(p.requires_grad or p.is_meta or bool(p.any()) for p in own)
 
 
 def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:

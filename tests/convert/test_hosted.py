@@ -83,6 +83,27 @@ def test_a_model_that_trains_beside_a_frozen_extrapolation_warns_once(library: s
     run(model)  # frozen, where training left it
 
 
+@pytest.mark.parametrize(("library", "name"), KINDS)
+def test_a_model_on_meta_takes_an_old_file_as_its_own(library: str, name: str) -> None:
+    model, run = case(library, name)
+    if library == "transformers":
+        extrapolate_(model)  # which refuses layers without weights
+    old = {key: x for key, x in model.state_dict().items() if "extrapolation" not in key}
+    before, buffers = run(model).detach(), {key: x.clone() for key, x in model.named_buffers()}
+    model.to("meta")
+    if library != "transformers":
+        extrapolate_(model)
+    model.load_state_dict(old, strict=True, assign=True)
+    for key, x in buffers.items():  # those that no file has
+        owner, _, own = key.rpartition(".")
+        model.get_submodule(owner)._buffers[own] = x
+    assert not any(p.is_meta for p in model.parameters())
+    torch.testing.assert_close(run(model), before, atol=2e-6 * float(before.abs().max()), rtol=0)
+    hidden = [p for key, p in model.named_parameters() if ".hidden." in key]
+    assert all(0.0 < p.abs().max() <= 16**-0.5 for p in hidden)
+    assert bool(hidden) == (name in ("ABMIL", "TransformerABMIL"))
+
+
 def test_reading_masks() -> None:
     padding = torch.tensor([[True, True, False]])[:, None, None]
     for mask in (padding, padding.expand(1, 1, 4, 3), torch.zeros(1, 1, 1, 3).masked_fill(~padding, -1e9)):

@@ -115,8 +115,13 @@ def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: 
     bare = len(list(module.parameters())) == len(new)  # a layer without weights, of which an old file says nothing
     if any(name in new for name in known) or not (known or bare):
         return
-    for name, p in new.items():  # the hidden layer of a pool's gain has no start of its own
-        state_dict[name] = p.detach().clone() if ".hidden." in name else torch.zeros_like(p)
+    # Of a model on "meta" the file's tensors become the model's own, by assign=True: ours stand where they do.
+    device = state_dict[known[0]].device if known else next(iter(new.values())).device
+    for name, p in new.items():
+        state_dict[name] = torch.zeros_like(p, device=device)
+        if ".hidden." in name:  # of a pool's gain: it has no start of its own, and on "meta" takes that of nn.Linear
+            bound = new[name.rpartition(".")[0] + ".weight"].shape[1] ** -0.5
+            state_dict[name] = state_dict[name].uniform_(-bound, bound) if p.is_meta else p.detach().clone().to(device)
 
 
 def present_name(name: str) -> str:

@@ -79,11 +79,14 @@ def test_penalties_are_stacked_with_their_gradient() -> None:
     assert model[2][0].strength.grad.item() == 6.0
 
 
-def test_penalties_count_a_shared_module_once_and_skip_what_was_not_called() -> None:
+def test_penalties_count_a_shared_module_once_and_nothing_of_what_was_not_called() -> None:
     shared, idle = Keeper(2.0), Keeper(5.0)
     model = nn.ModuleDict({"first": shared, "second": nn.Sequential(shared), "idle": idle})
     shared(torch.randn(3, 1))
-    assert torch.equal(penalties(model).sum, torch.tensor([12.0]))
+    found = penalties(model)
+    assert found.sum.tolist() == [12.0, 0.0]
+    assert (found.sum / found.count).tolist() == [4.0, 0.0]
+    assert (found.count + 3.0).tolist() == [6.0, 3.0]  # as ranks and micro-batches add up
 
 
 def test_penalties_follow_the_last_call() -> None:
@@ -91,6 +94,32 @@ def test_penalties_follow_the_last_call() -> None:
     for n in (7, 2):
         layer(torch.randn(n, 1))
     assert penalties(layer).count.tolist() == [2.0]
+
+
+class Skipping(nn.Module):
+    """Leaves layers out, as layer drop does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Keeper(strength) for strength in (2.0, 3.0))
+
+    def forward(self, x: Tensor, *, skip: tuple[int, ...]) -> Tensor:
+        for i, layer in enumerate(self.layers):
+            x = x if i in skip else layer(x)
+        return x
+
+
+def test_a_layer_that_the_last_call_left_out_counts_as_nothing() -> None:
+    model, x = Skipping(), torch.randn(4, 1)
+    for skip, sums in (((), [16.0, 36.0]), ((1,), [16.0, 0.0]), ((0, 1), [0.0, 0.0]), ((0,), [0.0, 36.0])):
+        model(x, skip=skip)
+        found = penalties(model)
+        assert found.sum.tolist() == sums
+        assert penalties(model).sum.tolist() == sums  # asked again, for a log
+        assert (found.sum / found.count).sum().isfinite()
+        if any(sums):
+            (found.sum / found.count).sum().backward()  # a graph of an earlier step would be gone
+    assert len(model._forward_pre_hooks) == 1
 
 
 def test_no_penalty_is_empty_and_sums_to_zero() -> None:

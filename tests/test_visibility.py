@@ -71,6 +71,18 @@ def test_nan_in_padding_stays_there_in_self_attention() -> None:
 
 
 @pytest.mark.parametrize("route", ["none", "padding", "causal", "mask"])
+def test_dispersion_of_values_whose_squares_overflow_is_zero(route: str) -> None:
+    layer = away(ExtrapolativeAttention(DIM, HEADS, batch_first=True), std=0.2)
+    x = torch.randn(BAGS, LENGTH, DIM)
+    for scale, overflows in ((1e17, False), (1e22, True)):
+        output, _ = layer(x, x, scale * x, **ROUTES[route]())
+        dispersion = layer.last_details["dispersion"]
+        assert dispersion.isfinite().all()
+        assert bool((dispersion == 0).all()) == overflows
+        assert output.isfinite().all()
+
+
+@pytest.mark.parametrize("route", ["none", "padding", "causal", "mask"])
 def test_dispersion_is_exact_far_from_zero_and_zero_for_equal_values(route: str) -> None:
     layer = ExtrapolativeAttention(DIM, HEADS, batch_first=True, bias=False)
     with torch.no_grad():

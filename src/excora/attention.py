@@ -114,7 +114,8 @@ class ExtrapolativeAttention(nn.MultiheadAttention):
 
     What differs: ``is_causal`` works without ``attn_mask`` too; a float mask of -1e4 or less hides its key like -inf;
     a query that may see nothing gets zeros before ``out_proj``, not NaN; NaN in padded rows of key and value stays
-    there; the keys of ``add_bias_kv`` and ``add_zero_attn`` are visible to every query and count in m and sigma.
+    there; the keys of ``add_bias_kv`` and ``add_zero_attn`` are visible to every query and count in m and sigma;
+    inside autocast the returned weights stay float32, as all statistics do.
 
     >>> layer = ExtrapolativeAttention(16, 4, batch_first=True)
     >>> x = torch.randn(2, 5, 16)

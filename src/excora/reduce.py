@@ -6,6 +6,7 @@ is additive (sums and counts) is reduced here, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from excora.errors import InputError
+from excora.functional import is_exporting
 
 
 def is_distributed() -> bool:
@@ -96,12 +98,16 @@ class Penalty(NamedTuple):
 
 
 def penalties(model: nn.Module) -> Penalty:
-    """What the layers of ``model`` kept in ``last_penalty`` at their last call, stacked: (layers,) and (layers,).
+    """What the layers of ``model`` kept in ``last_penalty`` in its last forward pass, stacked: (layers,) and (layers,).
 
     Attention layers and converted pools return what their host expects, so they keep their penalty for this function.
-    A module reachable twice counts once, with its last call; so does a penalty that two modules hold. Where no layer
-    kept one the result has shape (0,), whose sum is zero. A layer that trains but ran without a graph raises
-    :class:`InputError`: re-entrant checkpointing does that; the other kind, ``use_reentrant=False``, is exact.
+    Asking changes no penalty: ask as often as you like. A layer that the last call of ``model`` left out (layer drop)
+    has sum 0 and a count that adds nothing, so that sum / count is 0 and all ranks have the same layers: each call
+    begins with :func:`begin_afresh`, from the conversion on or, for a model with layers of its own, from the first
+    time it is asked about. A module reachable twice counts once, with its last call; so does a penalty that two modules
+    hold. Of a model without such layers the result has shape (0,), whose sum is zero. A layer that trains but ran
+    without a graph raises :class:`InputError`: re-entrant checkpointing does that; the other kind,
+    ``use_reentrant=False``, is exact.
 
     >>> layer = nn.Identity()
     >>> layer.last_penalty = Penalty(torch.tensor(3.0), torch.tensor(2.0))
@@ -110,17 +116,65 @@ def penalties(model: nn.Module) -> Penalty:
     >>> penalties(nn.ReLU())
     Penalty(sum=tensor([]), count=tensor([]))
     """
-    held = [(module, p) for module in model.modules() if (p := getattr(module, "last_penalty", None)) is not None]
-    for module, penalty in held:
-        lost = module.training and torch.is_grad_enabled() and not penalty.sum.requires_grad
-        if lost and any(p.requires_grad and ".gain." in f".{name}" for name, p in module.named_parameters()):
-            raise InputError(
-                f"the last penalty of {type(module).__name__} has no graph and would train nothing: checkpoint with "
-                "use_reentrant=False; or, to read the number alone, call penalties under torch.no_grad()"
-            )
-    kept = list({id(penalty): penalty for _, penalty in held}.values())
-    if not kept:
-        device = next((p.device for p in model.parameters()), None)
-        return Penalty(torch.zeros(0, device=device), torch.zeros(0, device=device))
-    device = kept[0].sum.device
-    return Penalty(*(torch.stack([part.to(device) for part in parts]) for parts in zip(*kept, strict=True)))
+    found = _found(model)
+    if found and not torch.compiler.is_compiling():
+        begin_afresh(model)
+    device = next((p.device for p in model.parameters()), None)
+    like = next((kept.sum for kept in found if kept is not None), torch.zeros((), device=device))
+    nothing = Penalty(like.new_zeros(()), like.new_full((), torch.finfo(like.dtype).tiny))
+    parts = [[part.to(like.device) for part in kept or nothing] for kept in found]
+    stacked = (torch.stack(column) for column in zip(*parts, strict=True))
+    return Penalty(*stacked) if parts else Penalty(like.new_zeros(0), like.new_zeros(0))
+
+
+def _found(model: nn.Module) -> list[Penalty | None]:
+    """The penalty of each layer of the last forward pass, None of one that was left out."""
+    found: dict[int, Penalty | None] = {}
+    for name, module in model.named_modules():
+        if not _keeps(module):
+            continue
+        kept: Any = module.last_penalty
+        if kept is not None:
+            _check_graph(module, kept)
+            found[id(kept)] = kept
+        elif not name.endswith("original_module"):  # which PEFT keeps beside the copy that it calls
+            found[id(module)] = None
+    return list(found.values())
+
+
+def _keeps(module: nn.Module) -> bool:
+    """Whether it is a layer that keeps its penalty; not PEFT's wrapper, which shows that of the layer inside."""
+    # By the class first, which a compiler takes as given.
+    own = hasattr(type(module), "last_penalty") or "last_penalty" in vars(module)
+    return own and getattr(module._modules.get("extrapolation", module), "gain", module) is not None
+
+
+def _check_graph(module: nn.Module, penalty: Penalty) -> None:
+    lost = module.training and torch.is_grad_enabled() and not penalty.sum.requires_grad
+    if lost and any(p.requires_grad and ".gain." in f".{name}" for name, p in module.named_parameters()):
+        raise InputError(
+            f"the last penalty of {type(module).__name__} has no graph and would train nothing: checkpoint with "
+            "use_reentrant=False; or, to read the number alone, call penalties under torch.no_grad()"
+        )
+
+
+def begin_afresh(model: nn.Module) -> Callable[[], None]:
+    """Let each call of ``model`` forget the penalties of the one before; returns a function that takes it back.
+
+    >>> layer = nn.Identity()
+    >>> take_back = begin_afresh(layer)
+    >>> layer.last_penalty = Penalty(torch.tensor(3.0), torch.tensor(2.0))
+    >>> layer(torch.zeros(1)), layer.last_penalty
+    (tensor([0.]), None)
+    """
+    if _forget in model._forward_pre_hooks.values():
+        return lambda: None
+    return model.register_forward_pre_hook(_forget).remove
+
+
+def _forget(model: nn.Module, _inputs: Any) -> None:
+    if is_exporting():
+        return
+    for module in model.modules():
+        if _keeps(module):
+            module.last_penalty = None  # type: ignore[assignment]

@@ -53,6 +53,15 @@ class ByHandConverted(Converted):
         return self.extrapolation(*self.parts(x)).output.transpose(1, 2).flatten(2)
 
 
+def test_a_layer_of_your_own_compiles_in_one_graph() -> None:
+    """It unflattens, which is Python code of torch's."""
+    register_adapter(Mixer, size=size)
+    layer, x = Mixer(), torch.randn(2, 5, 8)
+    shake(extrapolate_(layer))
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), layer(x))
+
+
 @pytest.mark.parametrize("how", [Mixer, f"{Mixer.__module__}.Mixer", lambda module: type(module) is Mixer])
 def test_a_layer_of_your_own(how: Any) -> None:
     model, x = nn.Sequential(Mixer(), Mixer()), torch.randn(2, 5, 8)

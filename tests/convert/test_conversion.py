@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import torch
 from torch import nn
 
 import excora.convert
-from checks.zoo import case
+from checks.zoo import REAL, case, tokens
 from convert.contract import shake
 from convert.samples import BAGS, DIM, LENGTH, Host, encoder
 from excora.convert import extrapolate_
@@ -143,6 +146,41 @@ def test_pickle_and_a_model_inside_another() -> None:
     assert torch.equal(run(pickle.loads(pickle.dumps(model))), run(model))
 
 
+def test_conversions_that_share_a_config_end_one_by_one() -> None:
+    """Of one model, and of two models built from one config: it names ours until the last one is undone."""
+    model, run = case("transformers", "BERT")
+    twin = type(model)(model.config).eval()
+    before = run(model), run(twin)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+        parts = (model, "encoder.layer.0.*"), (model, "encoder.layer.1.*"), (twin, None)
+        conversions = [extrapolate_(host, include=include) for host, include in parts]
+        for i in order:
+            conversions[i].undo()
+            for host, expected in zip((model, twin), before, strict=True):
+                torch.testing.assert_close(run(host), expected, atol=1e-5, rtol=0)
+        assert model.config._attn_implementation == "sdpa"
+    extrapolate_(model)
+    copied = pickle.loads(pickle.dumps(model))
+    extrapolate_(copied, include="encoder.layer.0.*").undo()
+    assert torch.equal(run(copied), run(model))
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_a_pickled_model_runs_in_a_fresh_process(tmp_path: Path, implementation: str) -> None:
+    model, run = case("transformers", "BERT")
+    model.set_attn_implementation(implementation)
+    shake(extrapolate_(model))
+    given = {"input_ids": tokens(), "attention_mask": REAL.long()}
+    torch.save((model, given, run(model)), tmp_path / "whole.pt")
+    code = (
+        "import sys, torch; model, given, was = torch.load(sys.argv[1], weights_only=False); "
+        "torch.testing.assert_close(model(**given).last_hidden_state, was)"
+    )
+    call = [sys.executable, "-c", code, tmp_path / "whole.pt"]
+    found = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-500:]
+
+
 def test_peft_trains_and_saves_what_was_added(tmp_path: Any) -> None:
     peft = pytest.importorskip("peft")
     model, run = case("transformers", "BERT")
@@ -168,3 +206,43 @@ def test_peft_trains_and_saves_what_was_added(tmp_path: Any) -> None:
     extrapolate_(fresh)
     back = peft.PeftModel.from_pretrained(fresh, tmp_path).eval()
     assert torch.equal(run(back), output)
+
+
+def test_files_of_a_conversion_inside_peft(tmp_path: Path) -> None:
+    """What is called is kept, by the names of a model that PEFT has not wrapped."""
+    peft = pytest.importorskip("peft")
+    model, run, conversion = converted("BERT")
+    before, names = run(model), list(conversion.named_parameters())
+    settings = peft.LoraConfig(r=2, target_modules=["query"], modules_to_save=conversion.modules_to_save)
+    tuned = peft.get_peft_model(model, settings)
+    assert list(conversion.named_parameters()) == names
+    assert {id(p) for p in conversion.parameters()} <= {id(p) for p in tuned.parameters() if p.requires_grad}
+    shake(conversion)
+    for context in (nullcontext(), tuned.disable_adapter()):  # without the adapter as before it
+        with context:
+            conversion.save(tmp_path)
+            output = run(tuned.eval())
+        fresh, _ = case("transformers", "BERT")
+        excora.convert.load(fresh, tmp_path)
+        assert torch.equal(run(fresh), output)
+    assert torch.equal(output, before)
+
+
+def test_lora_on_a_whole_attention_layer(tmp_path: Path) -> None:
+    """The way of docs/convert.md, as PEFT refuses modules_to_save inside such a layer."""
+    peft = pytest.importorskip("peft")
+    model, run = case("torch", "nn.TransformerEncoder")
+    conversion = extrapolate_(model)
+    both = peft.LoraConfig(target_modules=["self_attn"], modules_to_save=conversion.modules_to_save)
+    with pytest.raises(ValueError, match=r"child of .*MultiheadAttention"):
+        peft.get_peft_model(copy.deepcopy(model), both)
+    tuned = peft.get_peft_model(model, peft.LoraConfig(target_modules=["self_attn"])).train()
+    for parameter in conversion.parameters():
+        parameter.requires_grad_(True)
+    run(tuned).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in conversion.parameters())
+    shake(conversion)
+    conversion.save(tmp_path)
+    fresh, _ = case("torch", "nn.TransformerEncoder")
+    excora.convert.load(fresh, tmp_path)
+    torch.testing.assert_close(run(fresh), run(tuned.eval()))  # LoRA starts at zero

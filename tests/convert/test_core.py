@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from torchmil.nn.attention import AttentionPool
 
 from checks.zoo import CASES
@@ -107,6 +111,49 @@ def test_dtype_frozen_layers_and_the_model_itself() -> None:
     assert {(p.dtype, p.requires_grad) for p in trained.parameters()} == {(torch.float64, True)}
     switched = extrapolate_(Host(), layers="all", residual=None)
     assert sum(p.numel() for p in switched.parameters()) == 2 * (2 + 4) + 2
+
+
+class Skipping(nn.Module):
+    """Two layers, the second of which a call may leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.MultiheadAttention(DIM, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, x: torch.Tensor, skip: bool, saving: bool = False) -> torch.Tensor:
+        for layer in self.layers[: 1 if skip else 2]:
+            run = partial(layer, x, x, x, need_weights=False)
+            x = x + (checkpoint(run, use_reentrant=False) if saving else run())[0]
+        return x
+
+
+@pytest.mark.parametrize("saving", [False, True])
+def test_a_layer_left_out_leaves_no_penalty_of_an_earlier_step(saving: bool) -> None:
+    model, x = Skipping(), torch.randn(BAGS, LENGTH, DIM)
+    conversion = extrapolate_(model, layers="all")
+    with torch.no_grad():
+        model.eval()(x, skip=False)  # an evaluation, of which nobody asked the penalties
+    model.train()
+    for skip in (True, False, True, True):
+        output, found = model(x, skip, saving), penalties(model)
+        assert penalties(model).sum.tolist() == found.sum.tolist()
+        assert found.count.round().tolist() == [BAGS * 2, 0 if skip else BAGS * 2]
+        (output.sum() + (found.sum / found.count).sum()).backward()
+    twin = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    twin(x, skip=False)
+    twin(x, skip=True)
+    assert penalties(twin).count.round().tolist() == [BAGS * 2, 0]
+    conversion.undo()
+    assert not model._forward_pre_hooks
+
+
+def test_a_compiled_model_forgets_too() -> None:
+    model, x = Skipping(), torch.randn(BAGS, LENGTH, DIM)
+    extrapolate_(model, layers="all")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for skip in (False, True):
+        compiled(x, skip).sum().backward()
+        assert penalties(model).count.round().tolist() == [BAGS * 2, 0 if skip else BAGS * 2]
 
 
 def test_the_table_in_the_docs_has_a_row_a_model() -> None:

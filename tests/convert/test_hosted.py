@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
+from checks.zoo import case
 from convert.contract import Watch, shake
 from convert.samples import ByHand, Mixer, size
 from excora import extrapolate_, register_adapter
@@ -45,6 +48,60 @@ def test_a_layer_that_does_not_do_what_was_promised() -> None:
     with pytest.raises(ConversionError, match="something else in its attribute"):
         extrapolate_(taken)
     assert type(taken) is Mixer
+
+
+KINDS = [
+    ("torch", "nn.TransformerEncoder"),
+    ("transformers", "BERT"),
+    ("timm", "ViT"),
+    ("rtdl_revisiting_models", "FTTransformer"),
+]
+KINDS += [("torchmil", name) for name in ("ABMIL", "DSMIL", "TransMIL", "TransformerABMIL")]
+
+
+@pytest.mark.parametrize(("library", "name"), KINDS)
+def test_a_model_that_trains_beside_a_frozen_extrapolation_warns_once(library: str, name: str) -> None:
+    model, run = case(library, name)
+    conversion = extrapolate_(model)
+    for parameter in conversion.parameters():
+        parameter.requires_grad_(False)
+    run(model)  # an evaluation
+    twin = copy.deepcopy(model.train())
+    for one in (model, twin):
+        with pytest.warns(UserWarning, match=r"frozen where it started .* modules_to_save=conversion.modules_to_save"):
+            run(one)
+        run(one)
+    conversion.undo()
+    frozen = extrapolate_(model.requires_grad_(False))
+    run(model)  # nothing trains
+    model.requires_grad_(True)
+    frozen.parameters()[-1].requires_grad_(False)
+    run(model)  # the others train
+    for parameter in frozen.parameters():
+        parameter.requires_grad_(False)
+    shake(frozen)
+    run(model)  # frozen, where training left it
+
+
+@pytest.mark.parametrize(("library", "name"), KINDS)
+def test_a_model_on_meta_takes_an_old_file_as_its_own(library: str, name: str) -> None:
+    model, run = case(library, name)
+    if library == "transformers":
+        extrapolate_(model)  # which refuses layers without weights
+    old = {key: x for key, x in model.state_dict().items() if "extrapolation" not in key}
+    before, buffers = run(model).detach(), {key: x.clone() for key, x in model.named_buffers()}
+    model.to("meta")
+    if library != "transformers":
+        extrapolate_(model)
+    model.load_state_dict(old, strict=True, assign=True)
+    for key, x in buffers.items():  # those that no file has
+        owner, _, own = key.rpartition(".")
+        model.get_submodule(owner)._buffers[own] = x
+    assert not any(p.is_meta for p in model.parameters())
+    torch.testing.assert_close(run(model), before, atol=2e-6 * float(before.abs().max()), rtol=0)
+    hidden = [p for key, p in model.named_parameters() if ".hidden." in key]
+    assert all(0.0 < p.abs().max() <= 16**-0.5 for p in hidden)
+    assert bool(hidden) == (name in ("ABMIL", "TransformerABMIL"))
 
 
 def test_reading_masks() -> None:

@@ -55,6 +55,21 @@ def test_padding_moves_nothing_that_is_visible(name: str) -> None:
     torch.testing.assert_close(alone[0], output[1, :-2], atol=2e-5, rtol=0)
 
 
+@pytest.mark.parametrize("name", ["BERT", "GPT-2", "Llama"])
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_the_start_with_padding_before_the_text(name: str, implementation: str) -> None:
+    """As docs/convert.md says: a padded query that sees no key differs where theirs sees every key instead."""
+    model, _ = case("transformers", name)
+    model.set_attn_implementation(implementation)
+    real = REAL.flip(1)
+    given = {"input_ids": tokens(), "attention_mask": real.long()}
+    before = model(**given).last_hidden_state
+    extrapolate_(model, layers="all")
+    moved = (model(**given).last_hidden_state - before).abs()
+    assert moved[real].max() < 1e-5
+    assert (moved[~real].max() > 1e-2) == (implementation == "eager" and name != "BERT")
+
+
 @pytest.mark.parametrize("name", ["GPT-2", "Llama", "T5", "CLIP"])
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 def test_the_future_moves_nothing_that_is_past(name: str, implementation: str) -> None:

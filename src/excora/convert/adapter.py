@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -117,6 +118,8 @@ class _Route(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             self.calls.append(True)
             return self.answer(*args, **(kwargs or {}))
+        if func is Tensor.unflatten:  # Python code, which torch.compile (2.13) cannot trace in a mode; this one it can
+            func = torch.unflatten
         return func(*args, **(kwargs or {}))
 
 

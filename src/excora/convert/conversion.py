@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.convert.adapter import Adapter
-from excora.convert.hosted import KEPT, Options
+from excora.convert.hosted import KEPT, Options, present_name
 from excora.errors import ConversionError, MissingExtraError
 
 #: Registries of a module that a conversion may add to; the rest of its __dict__ is compared by identity.
@@ -130,7 +130,7 @@ class Change:
         inner = {
             f"{child}.{name}": p
             for child in self.added["_modules"]
-            for name, p in self.module.get_submodule(child).named_parameters()
+            for name, p in _live(self.module.get_submodule(child)).named_parameters()
         }
         return {prefix + name: p for name, p in (own | inner).items() if p is not None}
 
@@ -145,10 +145,23 @@ class Change:
         vars(self.module).update(self.values)
 
 
+def _live(module: nn.Module) -> nn.Module:
+    """The module itself, or inside PEFT's wrapper the one that is called: the active adapter's copy, or the original.
+
+    By what is there, as PEFT need not be: ``modules_to_save`` holds the copies by the names of their adapters.
+    """
+    copies, original = module._modules.get("modules_to_save"), module._modules.get("original_module")
+    if copies is None or original is None:
+        return module
+    active: Any = [] if module.disable_adapters else module.active_adapters
+    return next((copies.get_submodule(name) for name in active if name in copies._modules), original)
+
+
 def put(conversion: Conversion, folder: Path) -> None:
     """Fill the new parameters from the files of ``folder``."""
     _, load_file = _safetensors()
-    saved, ours = load_file(folder / "excora.safetensors"), conversion.named_parameters()
+    saved = {present_name(name): x for name, x in load_file(folder / "excora.safetensors").items()}
+    ours = conversion.named_parameters()
     compare(saved, ours, str(folder), values=False)
     with torch.no_grad():
         for name, parameter in ours.items():

@@ -17,10 +17,11 @@ from torch import nn
 from excora.convert import multihead, rtdl, timm, torchmil, transformers
 from excora.convert.adapter import EXAMPLE, REGISTERED, Adapter
 from excora.convert.conversion import Change, Conversion, put
-from excora.convert.hosted import Options
+from excora.convert.hosted import Options, tell_if_inert
 from excora.convert.stacks import last_of_each_stack
 from excora.errors import ConversionError, InputError
 from excora.extrapolation import Residual, Scale, TemperatureForm
+from excora.reduce import begin_afresh
 from excora.visibility import known_metric
 
 Selector = str | type[nn.Module] | Callable[[str, nn.Module], bool]
@@ -132,6 +133,7 @@ def _convert(model: nn.Module, chosen: list[_Found], conversion: Conversion) -> 
             if adapter.surround is not None:
                 ours = [change.module for change in conversion.changes if change.adapter is adapter]
                 conversion.take_back.append(adapter.surround(model, ours))
+        conversion.take_back += [begin_afresh(model), model.register_forward_pre_hook(tell_if_inert).remove]
     except BaseException:
         conversion.undo()
         raise

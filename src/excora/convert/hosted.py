@@ -35,7 +35,6 @@ class HostedExtrapolation(Extrapolation):
 
     last_penalty: Penalty | None = None
     last_details: dict[str, Tensor] | None = None
-    _told = False
 
     def __init__(self, dim: int, *, heads: int | None = None, metric: str = "plain", **options: Any) -> None:
         super().__init__(dim, heads=heads, **options)
@@ -53,8 +52,6 @@ class HostedExtrapolation(Extrapolation):
         need_weights: bool = False,
     ) -> Attended:
         """As :func:`excora.attention.extrapolated_attention`; without ``visible`` every query sees every key."""
-        if self.training and v.requires_grad and not self._told and not torch.compiler.is_compiling():
-            self._tell_if_inert()
         visible = Visibility(None, None, None, False) if visible is None else visible
         if self.metric == "elliptical":
             q = q * visible.key_metric(k, v).to(q.dtype)
@@ -68,17 +65,6 @@ class HostedExtrapolation(Extrapolation):
         """For :func:`excora.penalties` and for a look at gamma; an exported program has nowhere to keep them."""
         if not is_exporting():
             self.last_penalty, self.last_details = penalty, details
-
-    def _tell_if_inert(self) -> None:
-        own = list(self.parameters())
-        if own and not any(p.requires_grad or p.any() for p in own):
-            warnings.warn(
-                "this model trains, but the extrapolation of a converted layer is frozen where it started and does "
-                "nothing. With PEFT: LoraConfig(..., modules_to_save=conversion.modules_to_save); else "
-                "requires_grad_(True) on conversion.parameters().",
-                stacklevel=3,
-            )
-        self._told = True
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in KEPT}
@@ -97,15 +83,54 @@ def give(module: nn.Module, extrapolation: nn.Module) -> None:
     module.register_load_state_dict_pre_hook(_start_where_missing)
 
 
+def tell_if_inert(model: nn.Module, _inputs: Any) -> None:
+    """A hook before a converted model's forward: warns once if it trains while its extrapolation is frozen at 1."""
+    if torch.compiler.is_compiling() or not (model.training and torch.is_grad_enabled()):
+        return
+    given = [m.get_submodule("extrapolation") for m in model.modules() if "extrapolation" in m._modules]
+    if any(map(_does_something, given)) or not any(p.requires_grad for p in model.parameters()):
+        return
+    for key in [key for key, hook in model._forward_pre_hooks.items() if hook is tell_if_inert]:
+        del model._forward_pre_hooks[key]
+    warnings.warn(
+        "this model trains, but the extrapolation of its converted layers is frozen where it started and does "
+        "nothing. With PEFT: LoraConfig(..., modules_to_save=conversion.modules_to_save); else "
+        "requires_grad_(True) on conversion.parameters().",
+        stacklevel=3,
+    )
+
+
+def _does_something(extrapolation: nn.Module) -> bool:
+    """Whether it trains or has moved. The hidden layer of a pool's gain starts anywhere, and says nothing."""
+    own = [p for name, p in extrapolation.named_parameters() if ".hidden." not in f".{name}"]
+    return not own or any(p.requires_grad or p.is_meta or bool(p.any()) for p in own)
+
+
 def _start_where_missing(module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any) -> None:
     """A file from before the conversion: gamma and tau begin at 1 again, and nothing counts as missing."""
     new = {f"{prefix}extrapolation.{name}": p for name, p in module.extrapolation.named_parameters()}  # type: ignore[union-attr]
+    for name in [name for name in state_dict if present_name(name) != name and present_name(name) in new]:
+        state_dict[present_name(name)] = state_dict.pop(name)
     known = [name for name in state_dict if name.startswith(prefix)]
     bare = len(list(module.parameters())) == len(new)  # a layer without weights, of which an old file says nothing
     if any(name in new for name in known) or not (known or bare):
         return
-    for name, p in new.items():  # the hidden layer of a pool's gain has no start of its own
-        state_dict[name] = p.detach().clone() if ".hidden." in name else torch.zeros_like(p)
+    # Of a model on "meta" the file's tensors become the model's own, by assign=True: ours stand where they do.
+    device = state_dict[known[0]].device if known else next(iter(new.values())).device
+    for name, p in new.items():
+        state_dict[name] = torch.zeros_like(p, device=device)
+        if ".hidden." in name:  # of a pool's gain: it has no start of its own, and on "meta" takes that of nn.Linear
+            bound = new[name.rpartition(".")[0] + ".weight"].shape[1] ** -0.5
+            state_dict[name] = state_dict[name].uniform_(-bound, bound) if p.is_meta else p.detach().clone().to(device)
+
+
+def present_name(name: str) -> str:
+    """Of a new parameter by its name in a file: 0.2.0 wrote those of a torchmil pool one level further down.
+
+    >>> present_name("pool.extrapolation.extrapolation.gain.out.bias")
+    'pool.extrapolation.gain.out.bias'
+    """
+    return name.replace("extrapolation.extrapolation.", "extrapolation.")
 
 
 def read_mask(mask: Tensor | None, keys: int, *, causal: bool = False, hidden: float = HIDDEN_BIAS) -> Visibility:

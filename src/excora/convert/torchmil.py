@@ -36,6 +36,28 @@ class _Scorer(nn.Module):
         hidden = host.act_layer(host.fc1(h))
         return host.fc2(hidden * host.act_gated(host.fc_gated(h)) if host.gated else hidden)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Scorer:
+        """Of the host's copy if the host is copied too; PEFT copies the extrapolation alone, whose host stays."""
+        (host,) = self.host
+        return _Scorer(memo.get(id(host), host))
+
+
+class _Pooling(ECAPool):
+    """The extrapolation of a torchmil pool: gain and temperature stand under its own name, as in other layers.
+
+    PEFT takes modules by the end of their name, so that no second one may be called ``extrapolation``.
+    """
+
+    def __init__(self, host: Any, **options: Any) -> None:
+        super().__init__(host.fc1.module.in_features, scorer=_Scorer(host), **options)
+        inner = self.extrapolation
+        del self.extrapolation
+        vars(self)["extrapolation"] = inner  # no submodule: its own stand here
+        self.gain, self.temperature = inner.gain, inner.temperature
+
+    def _load_from_state_dict(self, *given: Any) -> None:
+        nn.Module._load_from_state_dict(self, *given)  # without ECAPool's care for names of 0.1, which are these
+
 
 class _Pool(Converted):
     """As torchmil's AttentionPool, in call and result; an empty bag gives zeros, the logits of padding are f(0)."""
@@ -111,7 +133,7 @@ def _install(module: Any, options: Options) -> None:
             raise ConversionError(
                 f"{type(module).__name__} is a pool and has no queries: metric='plain', or exclude= it"
             )
-        give(module, ECAPool(module.fc1.module.in_features, scorer=_Scorer(module), **options))
+        give(module, _Pooling(module, **options))
         module.__class__ = converted_class(_Pool, type(module))
 
 

@@ -9,6 +9,7 @@ a layer without any to what that layer used before. Nothing here imports transfo
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from excora.extrapolation import Extrapolation
 
 #: Ours, by what the model uses.
 NAMES = {"sdpa": "excora", "eager": "excora_eager"}
+_PLAIN = {ours: theirs for theirs, ours in NAMES.items()}
 _INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 _WIDTHS = ("v_head_dim", "head_dim", "attention_head_size", "key_value_proj_dim", "head_size")
 _HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head")
@@ -32,6 +34,16 @@ _UNSUPPORTED = {
     "indices": "its queries see chosen keys alone",
     "block_indices": "its queries see chosen blocks of keys alone",
 }
+#: Layers that conversions of now have taken: their configs must go on naming our functions.
+_CONVERTED: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class _Extrapolation(HostedExtrapolation):
+    """It registers our functions where it is unpickled: in a process that has converted nothing, too."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        _register()
 
 
 def _judge(module: nn.Module) -> str | None:
@@ -67,7 +79,7 @@ def _size(module: Any) -> tuple[int | None, int | None]:
 
 def _install(module: Any, options: Options) -> None:
     width, heads = _size(module)
-    give(module, HostedExtrapolation(width or 0, heads=heads, **options))
+    give(module, _Extrapolation(width or 0, heads=heads, **options))
     module.register_forward_pre_hook(_check_route)
 
 
@@ -80,17 +92,24 @@ def _check_route(module: Any, _inputs: Any) -> None:
         )
 
 
-def _surround(_model: nn.Module, layers: list[Any]) -> Callable[[], None]:
+def _surround(model: nn.Module, layers: list[Any]) -> Callable[[], None]:
     _register()
     configs = {id(layer.config): layer.config for layer in layers}.values()
-    before = [(config, config._attn_implementation) for config in configs]
+    _CONVERTED.update(layers)
 
     def take_back() -> None:
-        for config, name in before:
-            config._attn_implementation_internal = name
+        _CONVERTED.difference_update(layers)
+        others = {*_CONVERTED, *model.modules()} - {
+            *layers
+        }  # an unpickled model has some that were converted elsewhere
+        needed = {id(getattr(layer, "config", None)) for layer in others if "extrapolation" in layer._modules}
+        for config in configs:  # of several models, if they were built from one; the last conversion puts it back
+            if id(config) not in needed:
+                config._attn_implementation_internal = before[id(config)]
 
-    for config, name in before:  # as set_attn_implementation does, but for these stacks only
-        config._attn_implementation_internal = NAMES.get(name, name)
+    before = {id(config): _PLAIN.get(used := config._attn_implementation, used) for config in configs}
+    for config in configs:  # as set_attn_implementation does, but for these stacks only
+        config._attn_implementation_internal = NAMES.get(used := config._attn_implementation, used)
     try:
         for layer in layers:
             _check_route(layer, ())

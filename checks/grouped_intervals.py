@@ -1,7 +1,7 @@
 """Intervals of the default for tables where rows of a group are alike and new rows are of new groups.
 
 A label is a function of the group's features, a random part of the group, a slope within groups, and noise. ``apart``
-is how far rows of a group are from each other, in units of how far groups are. Fitted with ``groups``; coverage of 90 %.
+is how far rows of a group are from each other, in units of how far groups are. Fitted with ``groups``; 90 % are asked.
 
 ``python -m checks.grouped_intervals``; two minutes of one core.
 """

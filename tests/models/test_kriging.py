@@ -189,11 +189,33 @@ def test_one_member_leaves_a_fold_of_the_usual_number_out():
     assert len(network.context_x) == 200
 
 
+def test_a_small_table_is_fitted_by_one_thread_and_its_trees_by_all(monkeypatch):
+    """Of small operations a second thread mostly waits, on a busy machine twenty times as long."""
+    seen, counted = [], kriging.boost
+    before = torch.get_num_threads()
+
+    def boost(*given, threads, **more):
+        seen.append((torch.get_num_threads(), threads))
+        return counted(*given, threads=threads, **more)
+
+    monkeypatch.setattr(kriging, "boost", boost)
+    spec, features, target = wavy()
+    torch.set_num_threads(2)
+    try:
+        for large in (4000, 150):
+            monkeypatch.setattr(kriging, "LARGE", large)
+            MODEL.build(spec, Samples(features, target, np.arange(200)), WITH_TREES, seed=0)
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(1, 2), (2, 2)]
+
+
 def test_the_number_of_members_follows_the_rows(monkeypatch):
     spec, features, target = wavy()
     usual = dataclasses.replace(OPTIONS, members=0)
     for large, count in ((4000, 5), (150, 10)):
-        monkeypatch.setattr(kriging, "LARGE", large)
+        monkeypatch.setattr(members, "LARGE", large)
         network, _ = MODEL.build(spec, Samples(features, target, np.arange(200)), usual, seed=0)
         assert len(network.length) == count
 

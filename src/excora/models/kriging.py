@@ -5,6 +5,7 @@ It is fitted by :meth:`KrigingModel.build`, in closed form but for the metrics: 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from excora.models.parts.channels import (
 )
 from excora.models.parts.kriging import LARGE, Labelled, Member, squared
 from excora.models.parts.kriging_network import KrigingNetwork
-from excora.models.parts.members import Together, fit_members, stacked, together
+from excora.models.parts.members import MEMBERS, Together, fit_members, members_for, stacked, together
 from excora.models.parts.neighbours import Excluded
 from excora.models.parts.reach import reaches, reaches_of_mean, unit_of
 from excora.models.parts.row_space import row_space
@@ -41,11 +42,10 @@ from excora.options import Options, option
 from excora.stats.correlation import pearson, selection_mean
 from excora.stats.intervals import FEW_GROUPS
 from excora.stats.units import sample_units
+from excora.threads import one_thread
 
 #: The share of the line's squared error on left-out rows below which curves are taken in its place.
 BENT = 2 / 3
-#: Metrics of a table, and folds of its rows; of a large one up to twice as many, and rows times metrics then.
-MEMBERS, BUDGET = 5, 160_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,15 @@ class KrigingModel(Model):
 
     def build(self, spec: Any, samples: Samples, options: KrigingOptions, *, seed: int) -> tuple[Network, Features]:
         """Fit it. Rows of weight 0 or without a known label are not looked at."""
-        begun, train = time.monotonic(), _context(samples, options)
+        train, threads = _context(samples, options), torch.get_num_threads()
+        with one_thread() if len(train) < LARGE else contextlib.nullcontext():
+            return self._built(spec, samples, train, options, seed=seed, threads=threads)
+
+    def _built(
+        self, spec: Any, samples: Samples, train: Index, options: KrigingOptions, *, seed: int, threads: int
+    ) -> tuple[Network, Features]:
+        """``threads``: of the trees, which do not wait for each other."""
+        begun = time.monotonic()
         rows: Any = samples.features.read(train)
         gaps = rows["missing"].any(0).nonzero()[:, 0].tolist()
         knots = knots_of(rows["numeric"], rows["missing"])
@@ -96,7 +104,7 @@ class KrigingModel(Model):
         line, curves = ridge_start(x, spec.numeric, learned_from), bent_start(x, spec.numeric, learned_from)
         starts = [line] if curves is None else [line, curves]
         grounds = [*starts, mean_start(x, learned_from)]
-        given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 2}
+        given: dict[str, Any] = {"seed": seed, "seconds": options.seconds / 2, "threads": threads}
         residuals = [ground.residual for ground in grounds]
         grown = boost(x, spec.numeric, residuals, known, 1 / noise, fold, **given) if options.trees else None
         left = residuals[: len(starts)] + ([] if grown is None else [grown.residual])
@@ -106,7 +114,8 @@ class KrigingModel(Model):
         # Curves contain the line: where they leave much less, a metric of what it leaves is not worth its time.
         errors = [float(squared(torch.zeros(()), base)) for base in bases]
         bent = curves is not None and errors[1] < BENT * errors[0]
-        given |= {"neighbours": options.neighbours, "seconds": options.seconds, "first": int(bent), "most": asked}
+        given = {"seed": seed, "neighbours": options.neighbours, "seconds": options.seconds}
+        given |= {"first": int(bent), "most": asked}
         chosen, members = fit_members(bases, direction, fold, excluded, **given)
         learned = {"context": len(x), "gaps": gaps, "members": len(members), "knots": len(knots)}
         learned |= {} if curves is None else {"bends": BENDS}
@@ -170,15 +179,6 @@ class KrigingModel(Model):
             broken += [f"tree_{name}" for name in trees.broken(width)]
         if broken:
             raise InputError(f"the network is damaged in {', '.join(broken)}")
-
-
-def members_for(rows: int) -> int:
-    """Metrics for this many rows: thousands gain by more of them, and by more rows to learn on; of more rows, time.
-
-    >>> members_for(1000), members_for(10_000), members_for(20_000), members_for(200_000)
-    (5, 10, 8, 5)
-    """
-    return min(max(BUDGET // rows, MEMBERS), 2 * MEMBERS) if rows >= LARGE else MEMBERS
 
 
 def _noise(rows: int, weight: NDArray[Any] | None) -> Tensor:

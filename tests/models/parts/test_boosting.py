@@ -78,12 +78,7 @@ def test_the_line_that_trees_mend_best_is_taken_and_threads_change_nothing(steps
     assert grown(x, [worse, y]).parent == 1
     found = grown(x, [y, worse])
     assert found.parent == 0
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 + (threads == 1))
-    try:
-        again = grown(x, [y, worse])
-    finally:
-        torch.set_num_threads(threads)
+    again = grown(x, [y, worse], threads=2)
     assert torch.equal(found.residual, again.residual)
     assert all(torch.equal(a, b) for a, b in zip(found.trees, again.trees, strict=True))
 

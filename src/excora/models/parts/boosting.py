@@ -58,14 +58,15 @@ class Boosted(NamedTuple):
 
 def boost(
     x: Tensor, offset: int, residuals: Sequence[Tensor], known: Tensor, weight: Tensor, fold: Tensor,
-    *, seed: int, seconds: float,
+    *, seed: int, seconds: float, threads: int = 1,
 ) -> Boosted | None:  # fmt: skip
     """Trees on the channels of ``x`` (n, channels) from ``offset`` on, for the line whose residual they shrink most.
 
     ``residuals`` (n, targets) of each line, ``known`` where they are known, ``weight`` (n,), ``fold`` (n,). The first
     round is grown on each line in each shape (with many rows less is tried); what has the least squared error on
     left-out rows goes on, until :data:`PATIENCE` rounds bring no gain, one brings next to none, or ``seconds`` are
-    over. None where rows are few, there is one fold, or no round brings a gain.
+    over. Folds are grown on ``threads``, which changes nothing else. None where rows are few, there is one fold, or no
+    round brings a gain.
     """
     columns = np.ascontiguousarray(x[:, offset:].numpy(), np.float32)
     if len(x) < FEWEST or not int(fold.max()) or not columns.shape[1]:
@@ -73,7 +74,7 @@ def boost(
     begun, heavy = time.monotonic(), (known * weight.unsqueeze(1)).double().numpy()
     rows = Rows(columns, known.numpy(), weight.double().numpy(), fold.numpy())
     labels = [torch.where(known, residual, 0.0).double().numpy() for residual in residuals]
-    with ThreadPoolExecutor(max(torch.get_num_threads(), 1)) as pool:
+    with ThreadPoolExecutor(max(threads, 1)) as pool:
         parent, found = (_shape_for_many if len(x) >= LARGE else _shape)(rows, labels, heavy, seed, pool)
         best, kept, rounds = float((heavy * found.label**2).sum()), np.zeros_like(found.label), 0
         for number in range(1, ROUNDS + 1):

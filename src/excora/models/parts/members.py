@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from excora.models.parts.kriging import (
+    LARGE,
     RANK,
     Asked,
     Keys,
@@ -32,6 +33,17 @@ LEARNED, HELD = 50_000, 1024
 TOGETHER = 1000
 #: Rows below which no metric is learned.
 FEWEST = 12
+#: Metrics of a table, and folds of its rows; of a large one up to twice as many, and rows times metrics then.
+MEMBERS, BUDGET = 5, 160_000
+
+
+def members_for(rows: int) -> int:
+    """Metrics for this many rows: thousands gain by more of them, and by more rows to learn on; of more rows, time.
+
+    >>> members_for(1000), members_for(10_000), members_for(20_000), members_for(200_000)
+    (5, 10, 8, 5)
+    """
+    return min(max(BUDGET // rows, MEMBERS), 2 * MEMBERS) if rows >= LARGE else MEMBERS
 
 
 def fit_members(

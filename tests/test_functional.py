@@ -88,14 +88,14 @@ def test_masked_softmax_of_an_empty_row_has_a_finite_gradient():
 
 def test_a_unit_is_that_of_torch_and_has_derivatives_at_zero():
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = torch.stack([x, x * 1e-13, x * 1e30]).requires_grad_()
+    x = torch.stack([x, x * 1e-9, x * 1e30]).requires_grad_()
     torch.testing.assert_close(F.unit(x), torch.nn.functional.normalize(x, dim=-1))
     assert gradgradcheck(F.unit, (x[0].detach().requires_grad_(),))
-    torch.testing.assert_close(F.unit(torch.full((2,), 1e30)), torch.full((2,), 0.5**0.5))
-    zero = torch.zeros(2, 3, requires_grad=True)
-    first = torch.autograd.grad(F.unit(zero).sum(), zero, create_graph=True)[0]
-    assert not first.any()
-    assert not torch.autograd.grad(first.sum(), zero)[0].any()
+    for lost in (0.0, 1e-13, 1e30):
+        row = torch.full((2, 3), lost, requires_grad=True)
+        first = torch.autograd.grad(F.unit(row).sum(), row, create_graph=True)[0]
+        second = torch.autograd.grad(first.sum(), row)[0]
+        assert not any(part.any() for part in (F.unit(row), first, second))
     assert torch.equal(F.unit(torch.zeros(2, 3, dtype=torch.float16)), torch.zeros(2, 3, dtype=torch.float16))
     assert F.unit(torch.tensor([torch.nan, 1.0])).isnan().all()
 

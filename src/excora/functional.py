@@ -133,19 +133,18 @@ def shortened(x: Tensor, power: int = 2, dim: int | tuple[int, ...] = -1) -> Ten
 
 
 def unit(x: Tensor) -> Tensor:
-    """x / |x| along the last axis: x / 1e-12 for what is shorter, and 0 with a gradient of 0 for zeros.
+    """x / |x| along the last axis; 0 with a gradient of 0 for what is shorter than 1e-12, and has no direction.
 
-    As ``F.normalize``, whose second derivative at zeros is NaN.
+    As ``F.normalize``, whose second derivative at zeros is NaN. What is too long to be squared is 0 too.
 
     >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
     given = at_least_float32(x)
-    size = given.detach().abs().amax(-1, keepdim=True)
-    # The largest entry of y is 1, unless x is shorter than 1e-12: the clamp acts on nothing else.
-    y = given.masked_fill(size == 0, 0.0) / size.clamp_min(1e-12)
-    return (y * y.square().sum(-1, keepdim=True).clamp_min(1.0).rsqrt()).to(x.dtype)
+    square = given.square().sum(-1, keepdim=True)
+    lost = (square <= 1e-24) | square.isinf()
+    return (given * square.masked_fill(lost, 1.0).rsqrt().masked_fill(lost, 0.0)).to(x.dtype)
 
 
 def _deviations(h: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:

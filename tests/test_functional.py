@@ -86,6 +86,32 @@ def test_masked_softmax_of_an_empty_row_has_a_finite_gradient():
     assert torch.equal(logits.grad, torch.zeros(1, 2))
 
 
+def test_a_unit_is_that_of_torch_and_has_derivatives_at_zero():
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.stack([x, x * 1e-9, x * 1e30]).requires_grad_()
+    torch.testing.assert_close(F.unit(x), torch.nn.functional.normalize(x, dim=-1))
+    assert gradgradcheck(F.unit, (x[0].detach().requires_grad_(),))
+    for lost in (0.0, 1e-13, 1e30):
+        row = torch.full((2, 3), lost, requires_grad=True)
+        first = torch.autograd.grad(F.unit(row).sum(), row, create_graph=True)[0]
+        second = torch.autograd.grad(first.sum(), row)[0]
+        assert not any(part.any() for part in (F.unit(row), first, second))
+    assert torch.equal(F.unit(torch.zeros(2, 3, dtype=torch.float16)), torch.zeros(2, 3, dtype=torch.float16))
+    assert F.unit(torch.tensor([torch.nan, 1.0])).isnan().all()
+
+
+@pytest.mark.parametrize("power", [2, 4])
+def test_what_is_shortened_has_finite_powers_and_all_else_stays(power):
+    x = torch.tensor([[1.0, -2e7], [3e38, -1e30]])
+    found = F.shortened(x, power)
+    assert torch.equal(found[0], x[0])
+    torch.testing.assert_close(found[1] / found[1, 0], x[1] / x[1, 0])
+    assert found.pow(power).sum(-1).isfinite().all()
+    whole = F.shortened(x, power, dim=(-2, -1))
+    torch.testing.assert_close(whole / whole.amax(), x / x.amax())
+    assert F.shortened(x[:0], power, dim=(-2, -1)).shape == (0, 2)
+
+
 def test_half_precision_is_raised_for_statistics():
     h = torch.randn(2, 4, 3, dtype=torch.bfloat16)
     assert F.masked_mean(h).dtype == F.dispersion(h).dtype == F.masked_softmax(h[..., 0]).dtype == torch.float32

@@ -74,6 +74,22 @@ def test_elements_look_at_each_other_and_their_order_and_padding_do_not_count():
     assert torch.autograd.gradcheck(lambda x: layer(x, mask), (h.requires_grad_(),), fast_mode=True)
 
 
+def test_second_derivatives_are_those_of_finite_differences_beside_padding():
+    torch.manual_seed(0)
+    layer = PrimalAttention(4, heads=2, rank=2, landmarks=3).double()
+    h = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(4) < torch.tensor([[4], [2]])
+    weights = list(layer.parameters())
+
+    def energy(h, *_):
+        return layer(h, mask).square().sum() + penalties(layer).sum.sum()
+
+    first = torch.autograd.grad(energy(h), weights, create_graph=True)
+    second = torch.autograd.grad(sum(x.square().sum() for x in first), weights)
+    assert all(x.isfinite().all() for x in second)
+    assert torch.autograd.gradgradcheck(energy, (h, layer.project.weight), fast_mode=True)
+
+
 def test_the_penalty_adds_up_and_training_lowers_it():
     torch.manual_seed(0)
     layer = PrimalAttention(8, heads=2, rank=3)

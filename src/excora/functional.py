@@ -113,6 +113,40 @@ def safe_sqrt(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
 
 
+def least_divisor(dtype: torch.dtype) -> float:
+    """What may divide in a format: 1e-31 in float32. With the inverses of smaller numbers products would leave it."""
+    return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+
+
+def shortened(x: Tensor, power: int = 2, dim: int | tuple[int, ...] = -1) -> Tensor:
+    """x, shortened so that 65536 entries to this power have a finite sum: each row, or all along ``dim`` alike.
+
+    The largest entry is then 7e16 in float32, of a power of 4 it is 3e8; what is shorter stays as it is.
+
+    >>> shortened(torch.tensor([[3.0, 4.0], [0.0, 1e30]])).square().sum(-1) < torch.inf
+    tensor([True, True])
+    """
+    if x.numel() == 0:
+        return x
+    most = (torch.finfo(x.dtype).max / 65536.0) ** (1.0 / power)
+    return x / (x.detach().abs().amax(dim, keepdim=True) / most).clamp_min(1.0)
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x| along the last axis; 0 with a gradient of 0 for what is shorter than 1e-12, and has no direction.
+
+    As ``F.normalize``, whose second derivative at zeros is NaN. What is too long to be squared is 0 too.
+
+    >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 0.0000]])
+    """
+    given = at_least_float32(x)
+    square = given.square().sum(-1, keepdim=True)
+    lost = (square <= 1e-24) | square.isinf()
+    return (given * square.masked_fill(lost, 1.0).rsqrt().masked_fill(lost, 0.0)).to(x.dtype)
+
+
 def _deviations(h: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Squared distance of each element from its bag's mean, (||h_si - mu_s|| / size_s)^2, 0 in padding; and size_s.
 

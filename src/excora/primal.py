@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32, blank_padding, check_bags, full_precision, masked_softmax
+from excora.functional import at_least_float32, blank_padding, check_bags, full_precision, masked_softmax, unit
 from excora.reduce import Penalty
 
 
@@ -85,7 +84,7 @@ class PrimalAttention(nn.Module):
         q, k = (self._split(part) for part in self.project(x).chunk(2, -1))
         landmarks = self._split(self._summary(x, mask).to(x.dtype))  # (bags, heads, m, p)
         w_e, w_r = (landmarks.mT @ w for w in (self.w_e, self.w_r))
-        e, r = F.normalize(q, dim=-1) @ w_e, F.normalize(k, dim=-1) @ w_r
+        e, r = unit(q) @ w_e, unit(k) @ w_r
         self._keep(e, r, w_e, w_r, mask)
         found = self.out(torch.cat([e, r], -1).transpose(1, 2).flatten(2))
         return found if mask is None else found * mask.unsqueeze(-1)

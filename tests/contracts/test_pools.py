@@ -182,6 +182,53 @@ def test_gradients_are_those_of_finite_differences(pool):
     assert torch.autograd.gradcheck(run, (h.requires_grad_(), *values), fast_mode=True)
 
 
+def test_second_derivatives_are_those_of_finite_differences(pool):
+    """Beside padding, an empty bag, one of a single element, and one whose elements are all alike."""
+    h, mask = (x[:4, :4] for x in bags())
+    mask[1:, 0] = True
+    h[3] = h[3, :1]
+    names = [key for key, p in pool.named_parameters() if p.requires_grad]
+    values = [p.detach().clone().requires_grad_() for p in pool.parameters() if p.requires_grad]
+
+    def run(x: Tensor, *weights: Tensor) -> Tensor:
+        pooled = torch.func.functional_call(pool, dict(zip(names, weights, strict=True)), (x, mask))
+        return pooled.value.square().sum() + (pooled.effective.sin() * pooled.effective).sum() + pooled.penalty.sum
+
+    def slope(x: Tensor, *weights: Tensor) -> Tensor:
+        """Of bags with derivatives of every order: equal elements move together."""
+        return run(torch.cat([x[:3], x[3:, :1].expand(1, 4, DIM)]), *weights)
+
+    leaves = (h.requires_grad_(), *values)
+    assert torch.autograd.gradgradcheck(slope, leaves, fast_mode=True)
+    plain = torch.autograd.grad(run(*leaves), leaves)
+    graph = torch.autograd.grad(run(*leaves), leaves, create_graph=True)
+    directions = [torch.randn_like(x) for x in leaves]
+    for one, other in zip(plain, graph, strict=True):
+        torch.testing.assert_close(one, other.detach(), rtol=1e-10, atol=1e-11)
+    _, tangent = torch.func.jvp(run, tuple(x.detach() for x in leaves), tuple(directions))
+    torch.testing.assert_close(tangent, sum((g * d).sum() for g, d in zip(plain, directions, strict=True)))
+
+
+#: Pools whose value is of the third degree in the elements: it has to leave the range of float32.
+CUBIC = ("linear", "weighted-linear")
+
+
+@pytest.mark.parametrize("size", [1e-38, 1e-30, 1e-20, 1e-10, 1e4, 1e8, 1e12, 1e19, 1e30])
+def test_elements_of_every_size_have_finite_weights_and_gradients(name, size):
+    if name in CUBIC and size > 1e8:
+        pytest.skip("of the third degree")
+    pool = trained(name).float()
+    h, mask = bags()
+    h = h.float() * size
+    h[1, :3], h[1, 3] = h[1, :1], 0.0
+    for x, given in ((h.requires_grad_(), mask), (h[1:3], None), (h[:, :1], None), (ragged(h, mask), None)):
+        pooled = pool(x, given)
+        leaves = [h, *(p for p in pool.parameters() if p.requires_grad)]
+        total = (pooled.value / max(size, 1.0)).sum() + pooled.weights.square().sum() + pooled.penalty.sum
+        slopes = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        assert all(part.isfinite().all() for part in (pooled.value, pooled.weights, pooled.effective, *slopes))
+
+
 def test_a_state_dict_brings_a_pool_back(name, pool):
     buffer = io.BytesIO()
     torch.save(pool.state_dict(), buffer)

@@ -43,6 +43,22 @@ def test_elements_that_are_alike_have_the_metric_one_which_is_softmax_attention(
     assert h.grad.abs().max() < 2
 
 
+def test_elements_that_are_zero_have_the_metric_one_with_derivatives_of_zero():
+    h = torch.zeros(1, 3, 4, dtype=torch.float64, requires_grad=True)
+    found = EllipticalPool(4).double()(h).details["metric"]
+    assert torch.equal(found, torch.ones_like(found))
+    first = torch.autograd.grad(found.sin().sum(), h, create_graph=True)[0]
+    assert not first.any()
+    assert not torch.autograd.grad(first.sum(), h)[0].any()
+
+
+@pytest.mark.parametrize("size", [1e15, 1e20, 1e30])
+def test_a_scale_of_the_elements_cancels_from_the_metric(size):
+    h = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    alpha = torch.full((2, 5), 0.2)
+    torch.testing.assert_close(metric(alpha, h * size, h * size), metric(alpha, h, h), rtol=1e-4, atol=1e-5)
+
+
 def kernel_regression(query, x, y, m):
     alpha = torch.softmax(-((query[:, None] - x) ** 2 * m).sum(-1) / (2 * 0.5**2), 1)
     return alpha @ y, alpha

@@ -54,3 +54,12 @@ def test_its_risk_is_the_closed_form_one(sharpness):
 def test_a_sharpness_of_zero_is_refused():
     with pytest.raises(InputError, match="sharpness must be positive"):
         ErfPool(3, sharpness=0.0)
+
+
+def test_a_key_of_zero_has_derivatives():
+    pool = ErfPool(DIM)
+    torch.nn.init.zeros_(pool.key)
+    h = torch.randn(2, 3, DIM, requires_grad=True)
+    first = torch.autograd.grad(pool(h).value.sum(), [h, pool.key], create_graph=True)
+    second = torch.autograd.grad(sum(x.square().sum() for x in first), [h, pool.key], allow_unused=True)
+    assert all(x is None or x.isfinite().all() for x in second)

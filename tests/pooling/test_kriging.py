@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracles.keyed import distances, ordinary_kriging
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
+from torch.func import grad, hessian, jvp, vmap
 
 from excora.errors import InputError
 from excora.pooling.kriging import KrigingPool
@@ -88,6 +89,65 @@ def test_gradients_are_finite_where_elements_are_equal_or_at_the_query():
     h = torch.zeros(1, 3, 2, requires_grad=True)
     KrigingPool(2, keys=1)(h).value.square().sum().backward()
     assert h.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"keys": 3}, {}], ids=str)
+def test_gradients_can_be_differentiated_again(options):
+    torch.manual_seed(0)
+    pool = KrigingPool(DIM, **options).double()
+    h, mask = batch(elements=4)
+    leaf = h.requires_grad_()
+
+    def energy(h):
+        pooled = pool(h, mask)
+        return pooled.value.square().sum() + pooled.details["variance"].square().sum()
+
+    plain = torch.autograd.grad(energy(leaf), leaf)[0]
+    graph = torch.autograd.grad(energy(leaf), leaf, create_graph=True)[0]
+    torch.testing.assert_close(graph.detach(), plain, rtol=1e-11, atol=1e-12)
+    assert torch.autograd.gradcheck(energy, (leaf,))
+    assert torch.autograd.gradgradcheck(energy, (leaf,))
+    direction = torch.randn_like(h)
+    second = torch.autograd.grad((graph * direction).sum(), leaf)[0]
+    torch.testing.assert_close(jvp(energy, (h.detach(),), (direction,))[1], (plain * direction).sum())
+    torch.testing.assert_close((hessian(energy)(h.detach()) * direction).sum((3, 4, 5)), second)
+
+
+def test_gradients_of_each_bag():
+    pool = KrigingPool(DIM).double()
+    h, mask = batch()
+
+    def energy(h, mask):
+        return pool(h[None], mask[None]).value.square().sum()
+
+    leaf = h.clone().requires_grad_()
+    whole = torch.autograd.grad(pool(leaf, mask).value.square().sum(), leaf)[0]
+    torch.testing.assert_close(vmap(grad(energy))(h, mask), whole)
+
+
+def test_second_derivatives_are_finite_where_elements_are_equal_or_at_the_query():
+    h = torch.zeros(1, 3, 2, requires_grad=True)
+    first = torch.autograd.grad(KrigingPool(2, keys=1)(h).value.square().sum(), h, create_graph=True)[0]
+    assert torch.autograd.grad(first.square().sum(), h)[0].isfinite().all()
+
+
+def test_an_element_out_of_reach_leaves_the_others_as_they_are():
+    pool = KrigingPool(2, keys=1)
+    h = torch.tensor([[[0.5, 1.0], [-1.0, 2.0], [1e30, 3.0]]], requires_grad=True)
+    pooled = pool(h)
+    alone = pool(torch.tensor([[[0.5, 1.0], [-1.0, 2.0], [1e6, 3.0]]]))
+    torch.testing.assert_close(pooled.weights, alone.weights)
+    torch.testing.assert_close(pooled.effective, alone.effective)
+    leaves = [h, *pool.parameters()]
+    slopes = torch.autograd.grad(pooled.value[:, 1].sum() + pooled.weights.square().sum(), leaves)
+    assert all(x.isfinite().all() for x in slopes)
+
+
+def test_a_hundred_equal_elements_keep_three_digits_at_the_least_nugget():
+    pool = KrigingPool(2, keys=1, nugget=1.001e-3)
+    h = torch.randn(20, 100, 2, generator=torch.Generator().manual_seed(0))
+    h[..., 0] = 0.5
+    assert (pool(h).value - h.mean(1)).abs().max() < 5e-3
 
 
 def test_what_is_no_length_or_nugget_is_refused():

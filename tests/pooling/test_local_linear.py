@@ -80,6 +80,20 @@ def test_one_element_or_equal_elements_are_what_they_are():
     torch.testing.assert_close(pool(h[:, :1].expand(-1, 6, -1)).value, h[:, 0])
 
 
+@pytest.mark.parametrize("options", [{"keys": 2}, {}], ids=str)
+@pytest.mark.parametrize("size", [1e7, 1e8, 1e12, 1e20, 1e30])
+def test_large_keys_are_saturated_softmax_with_finite_gradients(options, size):
+    torch.manual_seed(0)
+    pool = LocalLinearPool(DIM, **options)
+    h = (batch()[0].float() * size).requires_grad_()
+    pooled = pool(h)
+    torch.testing.assert_close(pooled.effective.sum(1), torch.ones(4))
+    torch.testing.assert_close(pooled.effective, pooled.weights, rtol=0, atol=1e-6)
+    leaves = [h, *pool.parameters()]
+    slopes = torch.autograd.grad((pooled.value / size).sum() + pooled.weights.square().sum(), leaves)
+    assert all(x.isfinite().all() for x in slopes)
+
+
 def test_nothing_of_elements_by_elements_is_formed():
     class Largest(TorchDispatchMode):
         most = 0

@@ -31,3 +31,21 @@ def test_weights_and_penalty_are_those_of_the_formula():
     assert pooled.penalty.count.item() == len(h) - 1
     with pytest.raises(InputError, match="rank must be from 1 to width"):
         PrimalPool(3, width=4, rank=5)
+
+
+def test_second_derivatives_are_finite_beside_padding_and_where_an_element_is_zero():
+    torch.manual_seed(0)
+    pool = PrimalPool(DIM, width=4, rank=3).double()
+    h, mask = batch(elements=4)
+    h[1] = 0.0
+    leaves = [h.requires_grad_(), *pool.parameters()]
+
+    def energy(*leaves):
+        pooled = pool(leaves[0], mask)
+        return pooled.value.square().sum() + pooled.penalty.sum
+
+    first = torch.autograd.grad(energy(*leaves), leaves, create_graph=True)
+    second = torch.autograd.grad(sum(x.square().sum() for x in first), leaves)
+    assert all(x.isfinite().all() for x in second)
+    assert not first[0][1].any()  # a zero has no direction to turn to
+    assert torch.autograd.gradgradcheck(lambda h: energy(torch.cat([h[:1], h[:1] * 0.0, h[1:]])), (h[[0, 2, 3]],))

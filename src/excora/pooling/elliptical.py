@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from excora.functional import at_least_float32, full_precision, masked_softmax
+from excora.functional import at_least_float32, full_precision, least_divisor, masked_softmax, shortened
 from excora.pooling.base import register_pool
 from excora.pooling.plain import LinearScorer
 from excora.pooling.weighing import Weighed, WeighingPool
@@ -28,12 +27,15 @@ def metric(alpha: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     >>> metric(torch.full((4,), 0.25), keys, keys[:, :1])  # the value is the first channel
     tensor([1.0000e+00, 4.0000e-06])
     """
+    keys, values = (shortened(x, dim=(-2, -1)) for x in (keys, values))  # whose scale cancels
     share = alpha.unsqueeze(-1)
     k = keys - (share * keys).sum(-2, keepdim=True)
     v = values - (share * values).sum(-2, keepdim=True)
     moved = ((share * k).mT @ v).abs().sum(-1)
     least = LEAST * (share * (keys.square().mean(-1, keepdim=True) + values.square().mean(-1, keepdim=True))).sum(-2)
-    moved = moved + least.clamp_min(torch.finfo(moved.dtype).tiny)
+    moved = moved + least
+    # Of zeros alone nothing moves; filled before the division, so that it has derivatives.
+    moved = moved.masked_fill(moved.amax(-1, keepdim=True) <= least_divisor(moved.dtype), 1.0)
     return moved / moved.amax(-1, keepdim=True)
 
 

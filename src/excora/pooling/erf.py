@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32, full_precision
+from excora.functional import at_least_float32, full_precision, unit
 from excora.pooling.base import register_pool
 from excora.pooling.weighing import Weighed, WeighingPool, shares
 
@@ -41,7 +40,7 @@ class ErfPool(WeighingPool):
         """lambda h.k."""
         h = at_least_float32(h)
         with full_precision(h.device):
-            k = F.normalize(self.key.to(h.dtype), dim=0)
+            k = unit(self.key.to(h.dtype))
             return (h @ k * self.log_sharpness.to(h.dtype).exp()).unsqueeze(-1)
 
     def weigh(self, x: Tensor, valid: Tensor | None) -> Weighed:

@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import masked_softmax
+from excora.functional import masked_softmax, safe_sqrt, shortened
 from excora.pooling.base import register_pool
+from excora.pooling.distances import distances
 from excora.pooling.weighing import Keys, Weighed, WeighingPool
 
-#: The least nugget: as many as 100 equal elements then keep four digits in single precision.
+#: The least nugget: as many as 100 equal elements then keep three digits in single precision.
 LEAST = 1e-3
 
 
@@ -116,9 +117,8 @@ class KrigingPool(WeighingPool):
         """Kernel regression and kriging."""
         rate = (-self.log_length.to(x.dtype)).exp()
         nugget = F.softplus(self.raw_nugget.to(x.dtype)) + LEAST
-        logits = -torch.linalg.vector_norm(x, dim=-1) * rate
-        # Exact differences, not |a|^2 - 2 a.b + |b|^2: equal elements are at distance 0, and its gradient there is 0.
-        kernel = (-torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") * rate).exp()
+        x = shortened(x)
+        logits, kernel = -safe_sqrt(x.square().sum(-1)) * rate, (-distances(x) * rate).exp()
         found = krige(kernel, logits.exp(), nugget, valid)
         details = {"logits": logits, "variance": found.variance}
         return Weighed(masked_softmax(logits, valid), found.weights, details)

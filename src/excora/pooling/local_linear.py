@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from excora.functional import masked_softmax
+from excora.functional import masked_softmax, shortened
 from excora.pooling.base import register_pool
 from excora.pooling.weighing import Keys, Weighed, WeighingPool
 
@@ -69,6 +69,7 @@ class LocalLinearPool(WeighingPool):
     def weigh(self, x: Tensor, valid: Tensor | None) -> Weighed:
         """Alpha, and alpha with the slope."""
         ridge, kappa = (F.softplus(p.to(x.dtype)) for p in (self.ridge, self.bound))
+        x = shortened(x, power=4)  # its own square, and that again in the gradient of S
         logits = -x.square().sum(-1)
         alpha = masked_softmax(logits, valid)
         near = x[..., : self.rank]
@@ -78,9 +79,12 @@ class LocalLinearPool(WeighingPool):
         lam = ridge * (s.diagonal(dim1=1, dim2=2).mean(1) + LEAST)
         factor = torch.linalg.cholesky_ex(s + torch.diag_embed(lam.unsqueeze(1).expand(-1, self.rank))).L
         g = torch.bmm(d, -torch.cholesky_solve(u.mT, factor)).squeeze(-1)
+        # What has no weight may stand anywhere: a slope that is 0 there keeps infinity out of 0 times infinity.
+        g = torch.where(alpha > torch.finfo(x.dtype).tiny ** 0.5, g, 0.0)
         # DIFF: tanh of each channel would need a weight for each channel; this one factor bounds all of them, since
         # |sum alpha g h| <= sqrt(sum alpha g^2) s, and leaves one weight an element.
-        shrink = (1.0 + (alpha * g.square()).sum(1, keepdim=True) / kappa.square()).rsqrt()
+        g = g / (size := 1.0 + g.detach().abs().sum(1, keepdim=True))  # a constant, which cancels
+        shrink = (size.square().reciprocal() + (alpha * g.square()).sum(1, keepdim=True) / kappa.square()).rsqrt()
         return Weighed(alpha, alpha * (1.0 + g * shrink), {"logits": logits})
 
     def decay_free(self) -> Iterator[nn.Parameter]:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32, full_precision, masked_softmax
+from excora.functional import at_least_float32, full_precision, masked_softmax, unit
 from excora.pooling.base import register_pool
 from excora.pooling.weighing import Weighed, WeighingPool
 from excora.primal import ksvd_objective
@@ -46,7 +45,7 @@ class PrimalPool(WeighingPool):
         """[e; r]."""
         h = at_least_float32(h)
         with full_precision(h.device):
-            q, k = (F.normalize(h @ w.to(h.dtype).T, dim=-1) for w in self.project)
+            q, k = (unit(h @ w.to(h.dtype).T) for w in self.project)
             return torch.cat([q @ self.w_e.to(h.dtype), k @ self.w_r.to(h.dtype)], -1)
 
     def weigh(self, x: Tensor, valid: Tensor | None) -> Weighed:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from excora.errors import InputError
-from excora.functional import at_least_float32, blank_padding, full_precision
+from excora.functional import at_least_float32, blank_padding, full_precision, least_divisor
 from excora.pooling.base import Pool, Pooled, attention_dropout, check_dropout
 from excora.ragged import Ragged
 from excora.reduce import Penalty
@@ -81,14 +81,14 @@ class WeighingPool(Pool):
 
 
 def shares(each: Tensor) -> Tensor:
-    """Weights (bags, elements), at least 0, over their sum in each bag; zeros where that is 0.
+    """Weights (bags, elements), at least 0, over their sum in each bag; zeros where that is 0 or too small to divide.
 
     >>> shares(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
     tensor([[0.2500, 0.7500],
             [0.0000, 0.0000]])
     """
     total = each.sum(1, keepdim=True)
-    there = total > 0
+    there = total > least_divisor(total.dtype)
     return torch.where(there, each / torch.where(there, total, 1.0), 0.0)
 
 

@@ -14,8 +14,8 @@ from checks import fuzz, fuzz_pools
 from checks.fuzz_oracle import Oracle
 from excora import losses
 from excora.kernels import closed_form, compiled
-from excora.kernels.formulas import Attended
 from excora.kernels.attend import attend_beyond
+from excora.kernels.formulas import Attended
 from excora.moments import Moments
 from excora.pooling.plain import GatedScorer
 

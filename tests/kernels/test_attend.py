@@ -10,13 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.pooling import eca_bag
-from torch.autograd.functional import jacobian
 
 from excora import eca_pool
 from excora.errors import InputError
 from excora.extrapolation import Extrapolation, extrapolate, learned_temperature, linear_temperature
 from excora.kernels.attend import attend, attend_beyond
-from excora.pooling import make_pool
 from excora.ragged import Ragged
 from kernels.samples import DOUBLE, problem, run
 
@@ -202,14 +200,3 @@ def test_what_the_loop_does_not_know_is_left_to_the_module():
     out, value, gamma = batch(*batch.inputs[:3])
     assert torch.equal(value, out.attended)
     assert torch.equal(gamma, torch.ones(20))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
-@pytest.mark.parametrize("kind", ["softmax", "gated", "eca", "eca-paper"])
-def test_gradients_may_arrive_several_at_once(kind, dtype):
-    """As torch.autograd.functional.jacobian(vectorize=True) asks for them."""
-    torch.manual_seed(0)
-    pool, h = make_pool(kind, 3).to(dtype), torch.randn(2, 4, 3, dtype=dtype)
-    mask = torch.tensor([[True, True, True, False], [True] * 4])
-    found = [jacobian(lambda x: pool(x, mask).value, h, vectorize=many) for many in (False, True)]
-    torch.testing.assert_close(*found)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from excora.functional import full_precision, safe_sqrt
-from excora.kernels.function import needs_plain
+from excora.kernels.function import are_batched, needs_plain
 
 
 def distances(x: Tensor) -> Tensor:
@@ -53,8 +53,8 @@ class Distances(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         """sum_j (g_ij + g_ji) (x_i - x_j) / |x_i - x_j|."""
         x, found = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            with full_precision(x.device):
+        if torch.is_grad_enabled() or are_batched(grads):
+            with full_precision(x.device), torch.enable_grad():
                 return torch.autograd.grad(products(x), x, grads, create_graph=True)[0]
         both = (grads[0] + grads[0].mT).contiguous()  # distances are symmetric: one pass for rows and columns
         return torch.ops.aten._cdist_backward(both, x, x, 2.0, found)

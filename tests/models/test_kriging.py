@@ -190,7 +190,7 @@ def test_one_member_leaves_a_fold_of_the_usual_number_out():
 
 
 def test_a_small_table_is_fitted_by_one_thread_and_its_trees_by_all(monkeypatch):
-    """Of small operations a second thread mostly waits, on a busy machine twenty times as long."""
+    """Of small operations a second thread mostly waits, beside a busy process many times as long."""
     seen, counted = [], kriging.boost
     before = torch.get_num_threads()
 

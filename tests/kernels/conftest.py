@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-import excora.kernels.attend
 import excora.ragged
 from excora.kernels import calls, closed_form, compiled, function
 
@@ -20,8 +19,7 @@ def tile(request, monkeypatch):
 def kind(request, monkeypatch):
     """Both ways to compute in float32, the compiled one also with its bags shared out among threads."""
     chosen = closed_form if request.param == "torch" else compiled
-    for module in (function, excora.kernels.attend):
-        monkeypatch.setattr(module, "fastest", lambda dtype, *_: chosen if dtype == torch.float32 else closed_form)
+    monkeypatch.setattr(function, "fastest", lambda dtype, *_: chosen if dtype == torch.float32 else closed_form)
     threads = torch.get_num_threads()
     if "two" in request.param:
         monkeypatch.setattr(calls, "WORTH_SHARING", 0)

@@ -174,7 +174,8 @@ def test_what_of_value_and_gamma_is_not_asked_for_is_not_needed(used):
 def test_without_a_graph_it_is_one_loop_with_the_same_numbers(form, monkeypatch):
     batch = Beyond(form)
     with_graph = batch(*batch.inputs[:3])
-    monkeypatch.setattr("excora.kernels.attend._fields", lambda *_: pytest.fail("a walk where there is no graph"))
+    monkeypatch.setattr("excora.kernels.attend.walked", lambda *_: pytest.fail("a walk where there is no graph"))
+    monkeypatch.setattr("excora.kernels.attend.extrapolate", lambda *_: pytest.fail("the residual by itself"))
     with torch.no_grad():
         without = batch(*batch.inputs[:3])
     for ours, theirs in zip((*without[0], *without[1:]), (*with_graph[0], *with_graph[1:]), strict=True):

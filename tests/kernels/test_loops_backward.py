@@ -40,6 +40,24 @@ def test_a_homogeneous_bag_far_from_zero_has_its_gradient():
     assert (found.double() - expected).abs().max() < 2e-2 * expected.abs().max()
 
 
+@pytest.mark.usefixtures("kind")
+@pytest.mark.parametrize("centre", [0.0, 1.0, 1e3])
+@pytest.mark.parametrize("dim", [7, 64])
+def test_the_gradient_of_the_attended_value_has_its_digits_wherever_the_bag_is(centre, dim):
+    """A bag far from zero is shifted and walked twice; any other is walked once, four rows at a time."""
+    torch.manual_seed(0)
+    h = (centre + torch.randn(3, 15, dim)).requires_grad_()
+    weight, bias = torch.randn(dim, requires_grad=True), torch.zeros(1)
+    mask, pull = torch.rand(3, 15) < 0.8, torch.randn(3, dim)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        inputs = [x.detach().to(dtype).requires_grad_() for x in (h, weight)]
+        out = attend(inputs[0], (inputs[1], bias.to(dtype)), None, (), mask=mask, scale=dim**-0.5).attended
+        found.append(torch.autograd.grad((out * pull.to(dtype)).sum(), inputs))
+    for ours, exact in zip(*found, strict=True):
+        assert (ours - exact).abs().max() < 1e-3 * exact.abs().max()
+
+
 @pytest.mark.parametrize(
     ("law", "tau"),
     [(loops.LINEAR, lambda b, s, x: b + s * x), (loops.POWER, lambda b, s, x: math.exp(b) * (1 + x) ** s)],
@@ -63,6 +81,7 @@ def test_the_softmax_hands_on_what_autograd_does():
     d_logits, d_tau = torch.autograd.grad((alpha * torch.from_numpy(pull)).sum(), [logits, tau])
     weights = alpha.detach().numpy().astype(np.float32)
     given = pull.copy()
-    found = loops_backward._through_softmax(z, weights, np.float32(weights @ pull), np.float32(1 / 0.6), given)
+    loops_backward._through_softmax(weights, np.float32(weights @ pull), np.float32(1 / 0.6), given)
+    found = loops_backward._d_tau(z, weights, np.float32(1 / 0.6), given)
     np.testing.assert_allclose(given, d_logits, atol=1e-6)
     assert found == pytest.approx(d_tau.item(), rel=1e-5)

@@ -16,13 +16,16 @@ def arguments(case: str):
     numbers = [torch.rand(1, requires_grad=True) for _ in range(3)]
     if case == "logits":
         inputs = [torch.randn(3, 5, requires_grad=True), torch.rand(3, requires_grad=True)]
-        return h.requires_grad_(), inputs, None, mask, "given_temperature", 1.0, None
+        return h.requires_grad_(), inputs, None, mask, "given_temperature", 1.0, None, "", 0.0
     h = h.transpose(0, 1).contiguous().transpose(0, 1) if case == "strided" else h
     inputs = [torch.randn(4, requires_grad=True), *numbers]
-    return h.requires_grad_(case != "frozen"), inputs, mask, None, "learned_temperature", 2.0, 0.5
+    form = ("paper", 2.0) if case == "residual" else ("", 0.0)
+    if form[0]:
+        inputs += [torch.randn(shape, requires_grad=True) for shape in ((6, 4), (6,), (1, 6), (1,))]
+    return h.requires_grad_(case != "frozen"), inputs, mask, None, "learned_temperature", 2.0, 0.5, *form
 
 
-@pytest.mark.parametrize("case", ["linear", "strided", "frozen", "logits"])
+@pytest.mark.parametrize("case", ["linear", "strided", "frozen", "logits", "residual"])
 def test_it_is_a_well_behaved_operator(case):
     found = torch.library.opcheck(operator.attend_operator, arguments(case))
     assert set(found.values()) == {"SUCCESS"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-import excora.kernels.attend
 from excora import ECAPool, Ragged, dispersion
 from excora.functional import hull_radius
 from excora.kernels import closed_form, compiled, function
@@ -14,8 +13,7 @@ from excora.kernels import closed_form, compiled, function
 @pytest.fixture(params=["torch", "compiled"])
 def kind(request, monkeypatch):
     chosen = closed_form if request.param == "torch" else compiled
-    for module in (function, excora.kernels.attend):
-        monkeypatch.setattr(module, "fastest", lambda dtype, *_: chosen if dtype == torch.float32 else closed_form)
+    monkeypatch.setattr(function, "fastest", lambda dtype, *_: chosen if dtype == torch.float32 else closed_form)
 
 
 SIZES = [1e-30, 1e-20, 1e-12, 1e12, 1e20, 1e30]

@@ -58,9 +58,9 @@ class Loop:
         self.body = body
         whole_names, real_names = f"{arrays} {whole}".split(), real.split()
         self.names = [*whole_names, *real_names]
-        kinds = ["i8"] * (1 + len(whole_names)) + ["f8"] * len(real_names)
-        self.record = np.dtype(list(zip(["place", *self.names], kinds, strict=True)))
-        self.layout = struct.Struct("q" * (1 + len(whole_names)) + "d" * len(real_names))
+        kinds = ["i8"] * (2 + len(whole_names)) + ["f8"] * len(real_names)
+        self.record = np.dtype(list(zip(["given", "done", *self.names], kinds, strict=True)))
+        self.layout = struct.Struct("q" * (2 + len(whole_names)) + "d" * len(real_names))
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -77,7 +77,7 @@ class Loop:
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.compiled.address)
 
     def __call__(self, jobs: int, work: int, **given: Tensor | float | None) -> None:
-        """Run ``jobs`` bags, on the threads torch uses: whoever is free takes the next one.
+        """Run so many ``jobs``, on the threads torch uses: whoever is free takes the next one.
 
         On torch's own threads, because they are awake: others would compete with them for the cores.
         """
@@ -86,7 +86,7 @@ class Loop:
             x or 0 if type(x) in NUMBERS else x.data_ptr() if x.is_cpu else _elsewhere(x)
             for x in map(given.__getitem__, self.names)
         ]
-        record = ctypes.create_string_buffer(self.layout.pack(0, *values))
+        record = ctypes.create_string_buffer(self.layout.pack(0, 0, *values))
         address = ctypes.addressof(record)
         threads = 1 if work < WORTH_SHARING else min(torch.get_num_threads(), jobs)
         team = _team() if threads > 1 else None
@@ -112,15 +112,27 @@ def _team() -> Callable[..., None] | None:
     return found
 
 
+def _counted(place, ordering):
+    """Counts up a number of the record in one step for all threads; what it was before."""
+
+    def generate(_context, builder, _signature, arguments):
+        counters = builder.bitcast(arguments[0], ir.IntType(64).as_pointer())
+        counter = builder.gep(counters, [ir.Constant(ir.IntType(32), place)])
+        return builder.atomic_rmw("add", counter, ir.Constant(ir.IntType(64), 1), ordering)
+
+    return generate
+
+
 @intrinsic
 def next_job(_context, record):
-    """The job whose turn it is, counted up in the record's first number in one step for all threads."""
+    """The job whose turn it is."""
+    return numba.types.int64(record), _counted(0, "monotonic")
 
-    def generate(_target, builder, _signature, arguments):
-        counter = builder.bitcast(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("add", counter, ir.Constant(ir.IntType(64), 1), "monotonic")
 
-    return numba.types.int64(record), generate
+@intrinsic
+def job_done(_context, record):
+    """How many jobs were done before this one; who is told of all others sees what they have written."""
+    return numba.types.int64(record), _counted(1, "acq_rel")
 
 
 @intrinsic

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from excora.extrapolation import Gain, extrapolate, mlp_gain, sharpness
-from excora.functional import element_count, full_precision
+from excora.extrapolation import sharpness
+from excora.functional import element_count
 from excora.kernels.formulas import Attended, Box, Surveyed, centred, exact_survey, formulas, share
 
 #: Numbers in a piece of a batch that several operations read: 4 MB, which stay in the cache.
@@ -24,50 +24,42 @@ WELL_CONDITIONED = 8.0
 LONG = 50_000.0
 #: Mean squares within these have their digits in float32.
 SQUARES = 1e-30, 1e36
-#: Whether NaN in padding can reach a result.
-READS_PADDING = True
 
 
 class Result(NamedTuple):
     """The outcome of a forward, and what the backward asks for besides."""
 
     found: Attended
-    shift: Tensor  #: near the elements of a bag, or 0, (bags, dim): subtracted before digits could be lost
-    offset: Tensor  #: mu - shift, (bags, dim)
+    kept: tuple[Tensor, ...]  #: of one row a bag: here the shift s, near its elements or 0, and mu - s, (bags, dim)
     blanked: bool = False  #: whether padding had to be blanked
+    beyond: tuple[Tensor, ...] = ()  #: of a box with a gain v, (bags, dim), and gamma, (bags,): of no concern here
 
 
 class Gradients(NamedTuple):
-    """What goes on: to the logits, to a linear scorer's weight (summed over the bags), to the law's parameters."""
+    """What goes on: to the logits, (bags, elements), and to all else that is trained, in the order of a box.
+
+    A linear scorer's weight and bias, the law's parameters, the weights of the gain.
+    """
 
     logits: Tensor
-    weight: Tensor | None
-    parameters: tuple[Tensor, ...]
+    others: tuple[Tensor, ...]
 
 
-def forward(box: Box) -> Result:
-    """The formulas, whatever stands in padding."""
+def forward(box: Box, *, recorded: bool = True) -> Result:  # noqa: ARG001  # all the same here
+    """The formulas, whatever stands in padding; ``recorded``: whether a backward will follow."""
     if box.real is not None:
         if box.h.device.type == "cpu":
-            result = Result(*formulas(box, _survey))
+            result = _result(box)
             # The weights of padding are 0, and 0 times NaN or infinity shows. Elsewhere asking would stall the device.
             if math.isfinite(result.found.attended.sum().item()):
                 return result
-        return Result(*formulas(box.blanked(), _survey), blanked=True)
-    return Result(*formulas(box, _survey))
+        return _result(box.blanked())._replace(blanked=True)
+    return _result(box)
 
 
-def forward_alone(box: Box) -> Attended:
-    """The same without what a backward would ask for."""
-    with full_precision(box.h.device):
-        return forward(box.of(box.h.contiguous(), box.scores)).found
-
-
-def forward_with_residual(box: Box, gain: Gain, given: Sequence[Tensor]) -> tuple[Attended, Tensor, Tensor]:
-    """And v = mu + gamma (a - mu), gamma = gain(mu): value (bags, dim) and gamma (bags,); ``given``: gain's weights."""
-    found = forward_alone(box)
-    gamma = mlp_gain(found.mean, *given, form=gain.form, cap=gain.cap)
-    return found, extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
+def _result(box: Box) -> Result:
+    found, *kept = formulas(box, _survey)
+    return Result(found, tuple(kept))
 
 
 def _survey(box: Box) -> Surveyed:
@@ -125,14 +117,18 @@ def pieces(h: Tensor) -> list[tuple[slice, slice]]:
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
-    """The gradient of the box, its part for h written to ``out``; ``grads`` are those of the fields of Attended.
+    """The gradient of a box without a gain, for h written to ``out``; ``grads`` are those of the fields of Attended.
 
     d_alpha = h.g_a + g_alpha;  d_u = alpha (d_alpha - sum alpha d_alpha);  d_z = d_u / tau + g_z;
     d_tau = g_tau - sum d_u z / tau^2 (as sum d_u = 0);  d_sigma = d_tau dtau/dsigma + g_sigma;
     d_h = alpha g_a + d_z w + g_mu / n + d_sigma (h - mu) / (n sigma).
     """
-    alpha, logits, tau, sigma = result.found[2:]
+    (shift, offset), (alpha, logits, tau, sigma) = result.kept, result.found[2:]
     g_a, g_mu, g_alpha, g_z, g_tau, g_sigma = grads
+    if box.real is not None:  # what stands in padding carries nothing
+        padding = ~box.real
+        alpha, logits = alpha.masked_fill(padding, 0.0), logits.masked_fill(padding, 0.0)
+        g_alpha, g_z = (None if g is None else g.masked_fill(padding, 0.0) for g in (g_alpha, g_z))
     d_alpha = _sum(None if g_a is None else _project(box, result.found.attended, g_a), g_alpha, alpha)
     d_u = alpha * (d_alpha - (alpha * d_alpha).sum(1, keepdim=True))
     sharp = sharpness(tau)
@@ -143,15 +139,17 @@ def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tens
         through, d_parameters = _through_law(box, sigma, _sum(-(d_z * gap).sum(1) * sharp, g_tau, tau))
         d_sigma = _sum(through, g_sigma, sigma)
     d_z = _sum(d_z, g_z, alpha)
-    d_weight = None if box.weight is None else torch.bmm(d_z.unsqueeze(1), box.h).sum((0, 1)) * box.scale
+    d_scorer = tuple[Tensor, ...]()
+    if box.weight is not None:
+        d_scorer = torch.bmm(d_z.unsqueeze(1), box.h).sum((0, 1)) * box.scale, d_z.sum().view_as(box.scores[1])
     if out is not None:
         count = element_count(box.h, box.real, box.h.shape[1])
         rate = (_sum(d_sigma, None, sigma) * sharpness(sigma)).unsqueeze(1) / count  # 0 for a constant bag
-        constant = _sum(None if g_mu is None else g_mu / count, -rate * result.offset, result.offset)
+        constant = _sum(None if g_mu is None else g_mu / count, -rate * offset, offset)
         terms = [(alpha, g_a)] if g_a is not None else []
         terms += [] if box.weight is None else [(d_z, (box.weight * box.scale).expand_as(constant))]
-        _write(box, result.shift, rate, constant, terms, out)
-    return Gradients(d_z, d_weight, d_parameters)
+        _write(box, shift, rate, constant, terms, out)
+    return Gradients(d_z, d_scorer + d_parameters)
 
 
 def _project(box: Box, a: Tensor, vector: Tensor) -> Tensor:

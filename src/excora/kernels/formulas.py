@@ -14,8 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from excora.extrapolation import COLD, Law
+from excora.extrapolation import COLD, Law, extrapolate, mlp_gain
 from excora.functional import at_least_float32, blank_padding, safe_sqrt
+
+#: The form of a gain, and its largest gamma.
+Form = tuple[str, float]
 
 
 @dataclass  # no tuple: torch 2.8 does not trace its properties
@@ -30,6 +33,8 @@ class Box:
     parameters: tuple[Tensor, ...]  #: each one number, or one a bag
     divisor: float = 1.0
     scale: float = 1.0
+    form: Form | None = None  #: of the gain, of the residual v = mu + gain(mu) (a - mu); None: there is none
+    gain: tuple[Tensor, ...] = ()  #: the weights of the gain, those of :func:`excora.extrapolation.mlp_gain`
 
     @property
     def weight(self) -> Tensor | None:
@@ -47,7 +52,8 @@ class Box:
 
     def of(self, h: Tensor, scores: tuple[Tensor, ...]) -> Box:
         """The same of other elements and scores; no replace(), which torch 2.8 does not trace."""
-        return Box(h, self.real, self.keep, scores, self.law, self.parameters, self.divisor, self.scale)
+        same = self.real, self.keep, scores, self.law, self.parameters, self.divisor, self.scale, self.form, self.gain
+        return Box(h, *same)
 
 
 class Attended(NamedTuple):
@@ -74,6 +80,14 @@ def plain(box: Box) -> Attended:
     """The formulas, whatever stands in padding and whatever the precision of the input."""
     h = at_least_float32(box.h)
     return formulas(box.of(h, tuple(x.to(h.dtype) for x in box.scores)).blanked(), exact_survey)[0]
+
+
+def residual(box: Box, found: Attended) -> tuple[Tensor, ...]:
+    """v = mu + gamma (a - mu) and gamma = gain(mu), (bags, dim) and (bags,); nothing if there is no gain."""
+    if box.form is None:
+        return ()
+    gamma = mlp_gain(found.mean, *box.gain, form=box.form[0], cap=box.form[1])
+    return extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
 
 
 def formulas(box: Box, survey: Callable[[Box], Surveyed]) -> tuple[Attended, Tensor, Tensor]:

@@ -232,7 +232,10 @@ def weigh(x, r, masked, s, c, a):
 
 
 def _forward(record):
-    """The formulas, in order, of one bag after another, as long as there are any; gain and residual if it has units."""
+    """The formulas, in order, of one bag after another, as long as there are any; gain and residual if it has units.
+
+    ``kept`` is a row a bag for the backward: s, mu - s, then of the gain its units, its slope, gamma.
+    """
     call = numba.carray(record, 1)[0]
     bags, elements, dim = call.bags, call.elements, call.dim
     h, weight = floats(call.h, (bags, elements, dim)), floats(call.weight, dim)
@@ -241,19 +244,17 @@ def _forward(record):
     attended, mean = floats(call.attended, (bags, dim)), floats(call.mean, (bags, dim))
     weights, logits = floats(call.weights, (bags, elements)), floats(call.logits, (bags, elements))
     tau, sigma = floats(call.temperature, bags), floats(call.dispersion, bags)
-    kept = call.shift != 0  # else no backward will ask for it
-    shift = floats(call.shift, (bags, dim)) if kept else np.empty((1, dim), np.float32)
-    offset = floats(call.offset, (bags, dim)) if kept else np.empty((1, dim), np.float32)
+    width, wide, stored = call.width, call.wide, call.kept != 0  # else no backward will ask for it
+    kept = floats(call.kept, (bags, wide)) if stored else np.empty((1, wide), np.float32)
     linear, masked, dropped, law = call.weight != 0, call.real != 0, call.keep != 0, call.law
     scale, bias = np.float32(call.scale), floats(call.bias, 1)[0] if linear else ZERO
-    width, hidden = call.width, np.empty(call.width, np.float32)
     first, first_bias = floats(call.first, (width, dim)), floats(call.first_bias, width)
     last, last_bias = floats(call.last, width), floats(call.last_bias, 1)
     value, gamma = floats(call.value, (bags, dim)), floats(call.gamma, bags)
     b = next_job(record)
     while b < bags:
-        own = b if kept else 0
-        x, r, s, o = h[b], real[b], shift[own], offset[own]
+        x, r, own = h[b], real[b], kept[b if stored else 0]
+        s, o, hidden = own[:dim], own[dim : 2 * dim], own[2 * dim : 2 * dim + width]
         start, end = run_of(r, masked, 0, elements)
         shifted = start < end and _alike(x[start], x[(start + end) // 2])
         s[:] = ZERO
@@ -273,16 +274,18 @@ def _forward(record):
         sharp = ONE / tau[b] if tau[b] > COLD else ZERO
         _soften(logits[b], r, masked, keep[b], dropped, sharp, weights[b])
         weigh(x, r, masked, s, weights[b], attended[b])
+        own[wide - 2 :] = ZERO
         if width > 0:
-            gamma[b], _ = gain(mean[b], first, first_bias, last, last_bias, call.free, call.cap, hidden)
+            gamma[b], own[wide - 2] = gain(mean[b], first, first_bias, last, last_bias, call.free, call.cap, hidden)
+            own[wide - 1] = gamma[b]
             lerp(mean[b], attended[b], gamma[b], value[b])
         b = next_job(record)
 
 
 forward = Loop(
     _forward,
-    arrays="h real keep weight bias base slope attended mean weights logits temperature dispersion shift offset "
+    arrays="h real keep weight bias base slope attended mean weights logits temperature dispersion kept "
     "first first_bias last last_bias value gamma",
-    whole="bags elements dim bases slopes law width free",
+    whole="bags elements dim bases slopes law width wide free",
     real="scale divisor cap",
 )

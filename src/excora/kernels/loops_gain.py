@@ -1,4 +1,4 @@
-"""gamma of one bag from its mean, and v = mu + gamma (a - mu), compiled: what the loops of pooling call for each bag.
+"""gamma of one bag from its mean, and v = mu + gamma (a - mu), with their gradients: what the loops call for each bag.
 
 The formulas are those of :class:`excora.extrapolation.Gain` and :func:`excora.extrapolation.extrapolate`.
 """
@@ -31,7 +31,8 @@ def _bounded(raw, free, cap):
 
 
 @compile_loop
-def _dot(x, y):
+def dot(x, y):
+    """x . y."""
     total = ZERO
     for j in range(len(x)):
         total += x[j] * y[j]
@@ -54,7 +55,56 @@ def gain(mean, first, first_bias, last, last_bias, free, cap, hidden):
     """gamma = bounded(last . act(first mean + first_bias) + last_bias), and its slope; the units to ``hidden``."""
     raw = np.float64(last_bias[0])
     for k in range(len(hidden)):
-        unit = _dot(mean, first[k]) + first_bias[k]
+        unit = dot(mean, first[k]) + first_bias[k]
         hidden[k] = math.tanh(unit) if free else max(unit, ZERO)
         raw += last[k] * hidden[k]
     return _bounded(raw, free, cap)
+
+
+@compile_loop
+def add(x, factor, y):
+    """x += factor y."""
+    for j in range(len(x)):
+        x[j] += factor * y[j]
+
+
+@compile_loop
+def add_rows(x, factors, y):
+    """x += sum_k factors_k y_k, four rows at a time: x is read once for all four."""
+    start = len(y) // 4 * 4
+    for k in range(0, start, 4):
+        y0, y1, y2, y3 = y[k], y[k + 1], y[k + 2], y[k + 3]
+        c0, c1, c2, c3 = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        for j in range(len(x)):
+            x[j] += (c0 * y0[j] + c1 * y1[j]) + (c2 * y2[j] + c3 * y3[j])
+    for k in range(start, len(y)):
+        add(x, factors[k], y[k])
+
+
+@compile_loop
+def gain_backward(d_gamma, mean, hidden, slope, first, last, free, d_hidden, d_mean, d_first, d_first_bias, d_last):
+    """Adds what d_gamma moves, through :func:`gain`, to the gradients of mean and weights; returns the last bias's.
+
+    ``d_hidden`` is scratch.
+    """
+    d_raw = d_gamma * slope
+    for k in range(len(hidden)):
+        unit = hidden[k]
+        d_last[k] += d_raw * unit
+        d_unit = d_raw * last[k] * (ONE - unit * unit if free else (ONE if unit > ZERO else ZERO))
+        d_first_bias[k] += d_unit
+        add(d_first[k], d_unit, mean)
+        d_hidden[k] = d_unit
+    add_rows(d_mean, d_hidden, first)
+    return d_raw
+
+
+@compile_loop
+def lerp_backward(g_value, mean, attended, gamma, d_mean, d_attended):
+    """Adds what g_value moves, through :func:`lerp`, to the gradients of both ends; that of gamma."""
+    d_gamma = ZERO
+    for j in range(len(mean)):
+        d_gamma += g_value[j] * (attended[j] - mean[j])
+    add(d_attended, gamma, g_value)
+    add(d_mean, ONE - gamma, g_value)
+    return d_gamma

@@ -15,48 +15,42 @@ from excora.extrapolation import Law, given_temperature, learned_temperature, li
 from excora.kernels import compiled
 from excora.kernels.closed_form import Result
 from excora.kernels.formulas import Attended, Box
+from excora.kernels.function import Plan
 
 LAWS: dict[str, Law] = {law.__name__: law for law in (given_temperature, learned_temperature, linear_temperature)}
 
 
 def _box(
     h: Tensor, inputs: list[Tensor], mask: Tensor | None, keep: Tensor | None, law: str, divisor: float,
-    scale: float | None,
+    scale: float | None, form: str, cap: float,
 ) -> Box:  # fmt: skip
-    """``inputs`` are the scorer's tensors, one of logits where ``scale`` is None, and the law's."""
-    count = 1 if scale is None else 2
-    return Box(h, mask, keep, tuple(inputs[:count]), LAWS.get(law), tuple(inputs[count:]), divisor, scale or 1.0)
+    """``inputs`` are the scorer's tensors (logits where ``scale`` is None), the law's, the weights of the gain."""
+    plan = Plan(mask, keep, LAWS.get(law), divisor, scale, (form, cap) if form else None)
+    return plan.box(h, tuple(inputs))
 
 
 # Defined by hand: the decorator for it (custom_op) looks at every argument once more, at every call.
 torch.library.define(
     "excora::attend",
-    "(Tensor h, Tensor[] inputs, Tensor? mask, Tensor? keep, str law, float divisor, float? scale) -> Tensor[]",
+    "(Tensor h, Tensor[] inputs, Tensor? mask, Tensor? keep, str law, float divisor, float? scale, str form, float cap)"
+    " -> Tensor[]",
 )
 torch.library.define(
     "excora::attend_backward",
     "(Tensor[] grads, bool[] arrived, Tensor h, Tensor[] inputs, Tensor[] saved, Tensor? mask, str law, "
-    "float divisor, float? scale, bool wants_h) -> Tensor[]",
+    "float divisor, float? scale, str form, float cap, bool wants_h) -> Tensor[]",
 )
 attend_operator, attend_backward = torch.ops.excora.attend.default, torch.ops.excora.attend_backward.default
 
 
 @torch.library.impl("excora::attend", "CPU")
-def _attend(
-    h: Tensor,
-    inputs: list[Tensor],
-    mask: Tensor | None,
-    keep: Tensor | None,
-    law: str,
-    divisor: float,
-    scale: float | None,
-) -> list[Tensor]:
-    """The fields of Attended, then shift and offset."""
-    (a, mean, weights, logits, tau, sigma), shift, offset, _ = compiled.forward(
-        _box(h, inputs, mask, keep, law, divisor, scale)
-    )
-    logits = logits.clone() if scale is None else logits  # given ones: no alias
-    return [a, mean, weights, logits, tau, sigma, shift, offset]
+def _attend(*given: Any) -> list[Tensor]:
+    """What the backward asks for besides, then the fields of Attended and, with a gain, value and gamma."""
+    box = _box(*given)
+    found, kept, _, beyond = compiled.forward(box)
+    if box.weight is None:
+        found = found._replace(logits=found.logits.clone())  # given ones: no alias
+    return [*kept, *found, *beyond]
 
 
 @torch.library.impl("excora::attend_backward", "CPU")
@@ -67,26 +61,26 @@ def _attend_backward(
     inputs: list[Tensor],
     saved: list[Tensor],
     mask: Tensor | None,
-    law: str,
-    divisor: float,
-    scale: float | None,
-    wants_h: bool,
+    *rest: Any,
 ) -> list[Tensor]:
     """The gradients of h (empty unless wanted) and of ``inputs``; ``grads`` are those that have arrived."""
+    *plan, wants_h = rest
     given = iter(grads)
     own = [next(given) if there else None for there in arrived]
-    box = _box(h, inputs, mask, None, law, divisor, scale)
+    box = _box(h, inputs, mask, None, *plan)
     d_h = torch.empty(h.shape if wants_h else 0)
-    result = Result(Attended(*saved[:6]), saved[6], saved[7])
-    d_z, d_weight, d_law = compiled.backward(box, result, own, d_h if wants_h else None)
-    return [d_h, *([d_z] if d_weight is None else [d_weight, d_z.sum().view_as(inputs[1])]), *d_law]
+    kept, *fields = saved
+    d_z, others = compiled.backward(box, Result(Attended(*fields), (kept,)), own, d_h if wants_h else None)
+    return [d_h, *([d_z] if box.weight is None else []), *others]
 
 
 @torch.library.register_fake("excora::attend")
-def _shapes(h: Tensor, *_: Any) -> list[Tensor]:
-    bags, elements, dim = h.shape
-    shapes = [(bags, dim)] * 2 + [(bags, elements)] * 2 + [(bags,)] * 2 + [(bags, dim)] * 2
-    return [h.new_empty(shape) for shape in shapes]
+def _shapes(h: Tensor, inputs: list[Tensor], *rest: Any) -> list[Tensor]:
+    (bags, elements, dim), form = h.shape, rest[-2]
+    wide, each, one = (bags, dim), (bags, elements), (bags,)
+    width = len(inputs[-4]) if form else 0  # how many units the gain has
+    shapes = [(bags, compiled.kept_width(dim, width)), wide, wide, each, each, one, one]
+    return [h.new_empty(shape) for shape in [*shapes, *([wide, one] if form else [])]]
 
 
 @torch.library.register_fake("excora::attend_backward")
@@ -98,16 +92,16 @@ def _backward_shapes(*given: Any) -> list[Tensor]:
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     h, tensors, mask, _, *ctx.plan = inputs
     ctx.count, ctx.masked = len(tensors), mask is not None
-    ctx.save_for_backward(h, *tensors, *output, *([mask] if mask is not None else []))
+    ctx.save_for_backward(h, *tensors, *output[:7], *([mask] if mask is not None else []))
 
 
 def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     h, *rest = ctx.saved_tensors
-    inputs, saved, mask = rest[: ctx.count], rest[ctx.count : ctx.count + 8], rest[-1] if ctx.masked else None
-    arrived = [g is not None for g in grads[:6]]
-    given, wants_h = [g for g in grads[:6] if g is not None], ctx.needs_input_grad[0]
+    inputs, saved, mask = rest[: ctx.count], rest[ctx.count : ctx.count + 7], rest[-1] if ctx.masked else None
+    own = grads[1:]
+    arrived, given, wants_h = [g is not None for g in own], [g for g in own if g is not None], ctx.needs_input_grad[0]
     d_h, *d_inputs = attend_backward(given, arrived, h, inputs, saved, mask, *ctx.plan, wants_h)
-    return d_h if wants_h else None, d_inputs, None, None, None, None, None
+    return d_h if wants_h else None, d_inputs, *([None] * (2 + len(ctx.plan)))
 
 
 torch.library.register_autograd("excora::attend", _backward, setup_context=_setup)

@@ -69,23 +69,23 @@ def attend_beyond(
     """
     elements = h.values if isinstance(h, Ragged) else h
     law, parameters = extrapolation.law(elements)
-    rest, gain = (*scores, *parameters), extrapolation.gain
-    linear = len(scores) == 2
+    rest, gain, form = (*scores, *parameters), extrapolation.gain, None
     if type(gain) is Gain and is_bare(gain) and _knows_gains(elements, law):
-        plan = Plan(mask, keep, law, extrapolation.divisor, scale if linear else None, (gain.form, gain.cap))
-        *fields, value, gamma = _fields(plan, h, (*rest, *gain.weights()))
-        return Attended(*fields), value, gamma
-    found = Attended(*_fields(Plan(mask, keep, law, extrapolation.divisor, scale if linear else None), h, rest))
+        rest, form = (*rest, *gain.weights()), (gain.form, gain.cap)
+    plan = Plan(mask, keep, law, extrapolation.divisor, scale if len(scores) == 2 else None, form)
+    fields = _fields(plan, h, rest)
+    found = Attended(*fields[:6])
+    if form is not None:
+        value, gamma = fields[6:]
+        return found, value, gamma
     gamma = extrapolation.gamma(found.mean)
     return found, extrapolate(found.mean, found.attended, gamma.unsqueeze(1)), gamma
 
 
 def _knows_gains(elements: Tensor, law: Law | None) -> bool:
     """Whether it will be plain operations or the loops, which compute the residual too."""
-    if torch.compiler.is_compiling() or needs_plain(elements):
-        return True
-    dtype = elements.dtype if elements.dtype == torch.float32 else torch.promote_types(elements.dtype, torch.float32)
-    return function.fastest(dtype, elements.device, law) is not closed_form
+    dtype = torch.promote_types(elements.dtype, torch.float32)
+    return needs_plain(elements) or function.fastest(dtype, elements.device, law) is not closed_form
 
 
 def _fields(plan: Plan, h: Tensor | Ragged, rest: tuple[Tensor, ...]) -> Sequence[Tensor]:

@@ -104,10 +104,10 @@ def _d_tau(z, w, sharp, d):
 
 
 @compile_loop
-def _to_logits(call, b, x, r, s, w, z, a, pull, sharp, d, moved):
+def _to_logits(call, b, x, r, s, shifted, w, z, a, pull, sharp, d, moved):
     """d_z to ``d`` and, of a linear scorer, sum_i d_z_i h_i to ``moved``; d_tau of the bag, and how many are real."""
     masked, linear, each = call.real != 0, call.weight != 0, (call.bags, call.elements)
-    if linear and call.g_alpha == 0 and call.g_z == 0 and not s.any():
+    if linear and call.g_alpha == 0 and call.g_z == 0 and not shifted:
         # sum_i alpha_i h_i.g_a = a.g_a is known before the walk; of a shifted bag it would have lost its digits.
         count = _at_once(x, r, masked, w, pull, dot(a, pull), sharp, d, moved)
         return _d_tau(z, w, sharp, d), count
@@ -134,23 +134,28 @@ def _through_law(law, d_tau, tau, slope, spread):
 
 
 @compile_loop
-def _rows(x, s, o, rate, w, g_a, d, weight, constant, out):
+def _rows(x, s, rate, w, g_a, d, weight, constant, out):
+    """No shift, None, is compiled apart: a fifth less time."""
     for i in range(len(x)):
         target, row, a, c = out[i], x[i], w[i], d[i]
         for j in range(len(row)):
-            target[j] = rate * (row[j] - s[j] - o[j]) + a * g_a[j] + c * weight[j] + constant[j]
+            near = row[j] if s is None else row[j] - s[j]
+            target[j] = rate * near + a * g_a[j] + c * weight[j] + constant[j]
 
 
 @compile_loop
-def _write(x, r, masked, s, o, rate, w, g_a, d, weight, constant, out):
-    """d_h = rate (h - mu) + alpha g_a + d_z weight + g_mu / n; zero in padding."""
+def _write(x, r, masked, s, shifted, rate, w, g_a, d, weight, constant, out):
+    """d_h = rate (h - s) + alpha g_a + d_z weight + constant; zero in padding."""
     if masked:
         for i in range(len(x)):
             if not r[i]:
                 out[i, :] = ZERO
     a, b = run_of(r, masked, 0, len(x))
     while a < b:
-        _rows(x[a:b], s, o, rate, w[a:b], g_a, d[a:b], weight, constant, out[a:b])
+        if shifted:
+            _rows(x[a:b], s, rate, w[a:b], g_a, d[a:b], weight, constant, out[a:b])
+        else:
+            _rows(x[a:b], None, rate, w[a:b], g_a, d[a:b], weight, constant, out[a:b])
         a, b = run_of(r, masked, b, len(x))
 
 
@@ -249,6 +254,7 @@ def _backward(record):
         for b in range(g * call.size, min((g + 1) * call.size, bags)):
             x, r, w, d, own = h[b], real[b], weights[b], d_z[b], kept[b]
             s, o = own[:dim], own[dim : 2 * dim]
+            shifted = s.any()
             pull[:], pull_mean[:] = ZERO, ZERO
             if call.g_a != 0:
                 pull[:] = g_a[b]
@@ -257,7 +263,7 @@ def _backward(record):
             if beyond:
                 _through_residual(call, b, own, mean[b], attended[b], d_hidden, total, pull_mean, pull)
             sharp = ONE / tau[b] if tau[b] > COLD else ZERO
-            d_tau, count = _to_logits(call, b, x, r, s, w, logits[b], attended[b], pull, sharp, d, moved)
+            d_tau, count = _to_logits(call, b, x, r, s, shifted, w, logits[b], attended[b], pull, sharp, d, moved)
             d_tau += g_tau[b] if call.g_tau != 0 else ZERO
             d_sigma = np.float64(g_sigma[b]) if call.g_sigma != 0 else 0.0
             if call.law != CONSTANT:
@@ -268,9 +274,9 @@ def _backward(record):
             if call.d_h != 0:
                 part = ONE / np.float32(max(count, 1))
                 rate = np.float32(d_sigma / sigma[b]) * part if sigma[b] > COLD else ZERO
-                for j in range(dim):
-                    constant[j] = part * pull_mean[j]
-                _write(x, r, masked, s, o, rate, w, pull, d, weight, constant, d_h[b])
+                for j in range(dim):  # g_mu / n, and the mean of rate (h - mu) = rate (h - s) - rate (mu - s)
+                    constant[j] = part * pull_mean[j] - rate * o[j]
+                _write(x, r, masked, s, shifted, rate, w, pull, d, weight, constant, d_h[b])
         if job_done(record) == call.groups - 1:
             _finish(call, sums)
         g = next_job(record)

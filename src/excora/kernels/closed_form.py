@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +19,8 @@ from excora.kernels.formulas import Attended, Box, Surveyed, centred, exact_surv
 
 #: Numbers in a piece of a batch that several operations read: 4 MB, which stay in the cache.
 CHUNK = 1 << 20
+#: Rows of a long bag in a product of their own: torch shares out products among its threads, not the rows of one.
+ROWS = 64
 #: A variance above |mu|^2 over this has its digits when it comes from mean square minus squared mean.
 WELL_CONDITIONED = 8.0
 #: Elements from which on the sums themselves lose digits, and a variance must be above |mu|^2 times n over this.
@@ -91,10 +94,13 @@ def _moments(
         x = h[bags, rows]
         # First, because it is the quickest to read from memory.
         torch.linalg.vector_norm(x, dim=2, out=lengths[bags, rows])
+        x = x.view(-1, ROWS, x.shape[2]) if len(x) == 1 and x.shape[1] % ROWS == 0 else x
+        each = len(x), 1, x.shape[1]
         if box is not None and box.weight is not None and logits is not None:
-            flat, bias = x.view(-1, x.shape[2]), box.scores[1]
-            torch.addmv(bias, flat, box.weight, alpha=box.scale, out=logits[bags, rows].view(-1))
-        mean[bags].unsqueeze(1).baddbmm_(portion[bags, rows].unsqueeze(1), x)
+            weight, bias = box.weight.expand(len(x), 1, -1), box.scores[1].expand(each)
+            torch.baddbmm(bias, weight, x.transpose(1, 2), alpha=box.scale, out=logits[bags, rows].view(each))
+        found = torch.bmm(portion[bags, rows].view(each), x).squeeze(1)
+        mean[bags] += found if len(found) == len(mean[bags]) else found.sum(0)
     square = mean.square().sum(1)
     variance = (lengths.square_() * portion).sum(1) - square
     least = max(1.0 / WELL_CONDITIONED, h.shape[1] / LONG)
@@ -112,8 +118,10 @@ def pieces(h: Tensor) -> list[tuple[slice, slice]]:
     if elements * dim <= size:
         step = size // (elements * dim)
         return [(slice(a, a + step), slice(None)) for a in range(0, bags, step)]
-    step = max(size // dim, 1)
-    return [(slice(b, b + 1), slice(a, a + step)) for b in range(bags) for a in range(0, elements, step)]
+    step = max(size // dim // ROWS * ROWS, 1)
+    ends = [*range(0, elements - elements % ROWS, step), elements - elements % ROWS, elements]
+    parts = [slice(a, b) for a, b in itertools.pairwise(ends) if a < b]
+    return [(slice(b, b + 1), part) for b in range(bags) for part in parts]
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:

@@ -121,17 +121,14 @@ class BagFeatures:
 
     def __init__(self, bags: Bags, statistics: ElementStatistics) -> None:
         self._bags = bags
-        self._mean = np.array(statistics.mean, np.float32)
-        self._factor = np.minimum(1 / np.array(statistics.std), 1e30).astype(np.float32)
+        self._mean = torch.tensor(statistics.mean, dtype=torch.float32)
+        self._factor = torch.from_numpy(np.minimum(1 / np.array(statistics.std), 1e30).astype(np.float32))
         self.sizes: Index = np.asarray(bags.lengths, np.intp)
 
     def read(self, index: Index) -> Inputs:
         """The bags of ``index``: one tensor if they have one size, ragged otherwise."""
-        elements, sizes = self._bags.gather(index), self.sizes[index]
-        with np.errstate(over="ignore"):
-            elements -= self._mean
-            elements *= self._factor
-        values = torch.from_numpy(np.clip(elements, -CLIP, CLIP, out=elements))
+        values, sizes = torch.from_numpy(self._bags.gather(index)), self.sizes[index]
+        values.sub_(self._mean).mul_(self._factor).clamp_(-CLIP, CLIP)
         if (sizes == sizes[0]).all():
             return {"elements": values.view(len(sizes), int(sizes[0]), values.shape[1])}
         return {"elements": Ragged(values, torch.from_numpy(sizes))}

@@ -145,7 +145,8 @@ class Gain(nn.Module):
 
     def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Those of :func:`mlp_gain`."""
-        return self.hidden.weight, self.hidden.bias, self.out.weight, self.out.bias
+        hidden, out = self.hidden, self.out  # asking a module for a part takes long
+        return hidden.weight, hidden.bias, out.weight, out.bias
 
     def extra_repr(self) -> str:
         """Form and cap, when printed."""

@@ -83,3 +83,27 @@ def test_half_precision_walks_several_blocks(monkeypatch):
     blocks = walk._blocks(torch.zeros(9, 7, 6, dtype=torch.float16), None)
     assert [block.shape for block in blocks] == [(2, 7)] * 4 + [(1, 7)]
     assert len(walk._blocks(torch.zeros(9, 7, 6), None)) == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "create_graph"])
+@pytest.mark.parametrize("transformed", [False, True])
+def test_autocast_lowers_nothing_in_a_ragged_batch(transformed, again):
+    torch.manual_seed(0)
+    values, weight = torch.randn(20, 64), torch.randn(64)
+    lengths, pull = torch.tensor([7, 13]), torch.randn(2, 64)
+
+    def loss(h, w):
+        found = attend(Ragged(h, lengths), (w, torch.zeros(1)), learned_temperature, (torch.zeros(1), torch.ones(1)))
+        return (found.attended * pull).sum()
+
+    def gradient():
+        if transformed:  # torch's own backward, of which a user keeps autocast away
+            return torch.func.grad_and_value(loss)(values, weight)[1:]
+        inputs = [x.clone().requires_grad_() for x in (values, weight)]
+        return torch.autograd.grad(loss(*inputs), inputs, create_graph=again)
+
+    expected = gradient()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradient()
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

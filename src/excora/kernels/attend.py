@@ -106,8 +106,7 @@ def _fields(plan: Plan, h: Tensor | Ragged, rest: tuple[Tensor, ...]) -> Sequenc
     if is_recorded(h, *rest):
         return Attend.apply(plan, h, *rest)
     by = function.fastest(h.dtype, h.device, plan.law)
-    with full_precision(h.device):
-        result = by.forward(plan.box(h, rest), recorded=False)
+    result = by.forward(plan.box(h, rest), recorded=False)
     return (*result.found, *result.beyond)
 
 

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,6 @@ from excora.errors import InputError
 
 #: Below this much work, in numbers read by a forward, waking another thread costs more than it saves.
 WORTH_SHARING = 1 << 18
-
-#: What stands in a record as it is; nothing is 0.
-NUMBERS = {int, float, bool, type(None)}
 
 OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -56,11 +54,11 @@ class Loop:
 
     def __init__(self, body: Callable[..., None], *, arrays: str, whole: str, real: str) -> None:
         self.body = body
-        whole_names, real_names = f"{arrays} {whole}".split(), real.split()
-        self.names = [*whole_names, *real_names]
-        kinds = ["i8"] * (2 + len(whole_names)) + ["f8"] * len(real_names)
-        self.record = np.dtype(list(zip(["given", "done", *self.names], kinds, strict=True)))
-        self.layout = struct.Struct("q" * (2 + len(whole_names)) + "d" * len(real_names))
+        whole_names, real_names = ["given", "done", *arrays.split(), *whole.split()], real.split()
+        kinds = ["i8"] * len(whole_names) + ["f8"] * len(real_names)
+        self.record = np.dtype(list(zip([*whole_names, *real_names], kinds, strict=True)))
+        self.layout = struct.Struct("q" * len(whole_names) + "d" * len(real_names))
+        self.arrays, self.numbers = itemgetter(*arrays.split()), itemgetter(*whole.split(), *real_names)
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -81,12 +79,8 @@ class Loop:
 
         On torch's own threads, because they are awake: others would compete with them for the cores.
         """
-        # By type: to ask whether something is a Tensor takes longer than all else here.
-        values = [
-            x or 0 if type(x) in NUMBERS else x.data_ptr() if x.is_cpu else _elsewhere(x)
-            for x in map(given.__getitem__, self.names)
-        ]
-        record = ctypes.create_string_buffer(self.layout.pack(0, 0, *values))
+        arrays = [0 if x is None else x.data_ptr() if x.is_cpu else _elsewhere(x) for x in self.arrays(given)]
+        record = ctypes.create_string_buffer(self.layout.pack(0, 0, *arrays, *self.numbers(given)))
         address = ctypes.addressof(record)
         threads = 1 if work < WORTH_SHARING else min(torch.get_num_threads(), jobs)
         team = _team() if threads > 1 else None

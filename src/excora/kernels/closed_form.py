@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from excora.extrapolation import sharpness
-from excora.functional import element_count
+from excora.functional import element_count, full_precision
 from excora.kernels.formulas import Attended, Box, Surveyed, centred, exact_survey, formulas, share
 
 #: Numbers in a piece of a batch that several operations read: 4 MB, which stay in the cache.
@@ -50,14 +50,15 @@ class Gradients(NamedTuple):
 
 def forward(box: Box, *, recorded: bool = True) -> Result:  # noqa: ARG001  # all the same here
     """The formulas, whatever stands in padding; ``recorded``: whether a backward will follow."""
-    if box.real is not None:
-        if box.h.device.type == "cpu":
-            result = _result(box)
-            # The weights of padding are 0, and 0 times NaN or infinity shows. Elsewhere asking would stall the device.
-            if math.isfinite(result.found.attended.sum().item()):
-                return result
-        return _result(box.blanked())._replace(blanked=True)
-    return _result(box)
+    with full_precision(box.h.device):
+        if box.real is not None:
+            if box.h.device.type == "cpu":
+                result = _result(box)
+                # The weights of padding are 0, and 0 times NaN shows. Elsewhere asking would stall the device.
+                if math.isfinite(result.found.attended.sum().item()):
+                    return result
+            return _result(box.blanked())._replace(blanked=True)
+        return _result(box)
 
 
 def _result(box: Box) -> Result:
@@ -125,6 +126,12 @@ def pieces(h: Tensor) -> list[tuple[slice, slice]]:
 
 
 def backward(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
+    """:func:`_gradients`, which autocast would lower to half precision."""
+    with full_precision(box.h.device):
+        return _gradients(box, result, grads, out)
+
+
+def _gradients(box: Box, result: Result, grads: Sequence[Tensor | None], out: Tensor | None) -> Gradients:
     """The gradient of a box without a gain, for h written to ``out``; ``grads`` are those of the fields of Attended.
 
     d_alpha = h.g_a + g_alpha;  d_u = alpha (d_alpha - sum alpha d_alpha);  d_z = d_u / tau + g_z;

@@ -95,8 +95,7 @@ class Attend(torch.autograd.Function):
     def forward(ctx: Any, plan: Plan, h: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """The formulas."""
         ctx.plan, ctx.by, ctx.count = plan, fastest(h.dtype, h.device, plan.law), 1 + len(rest)
-        with full_precision(h.device):
-            found, kept, ctx.blanked, beyond = ctx.by.forward(plan.box(h, rest))
+        found, kept, ctx.blanked, beyond = ctx.by.forward(plan.box(h, rest))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(h, *rest, *found, *kept)
         return (*found, *beyond)
@@ -107,14 +106,13 @@ class Attend(torch.autograd.Function):
         saved, plan = ctx.saved_tensors, ctx.plan  # once: a checkpoint hands them out a single time
         inputs, found = saved[: ctx.count], saved[ctx.count :]
         h, *rest = inputs
-        with full_precision(h.device):
-            if torch.is_grad_enabled() or are_batched(grads):
-                with torch.enable_grad():
-                    return (None, *gradients_with_graph(partial(plainly, plan), inputs, grads))
-            box = plan.box(h, tuple(rest))
-            d_h = torch.empty_like(h) if ctx.needs_input_grad[1] else None
-            result = Result(Attended(*found[:6]), found[6:])
-            d_logits, others = ctx.by.backward(box.blanked() if ctx.blanked else box, result, grads, d_h)
+        if torch.is_grad_enabled() or are_batched(grads):
+            with full_precision(h.device), torch.enable_grad():
+                return (None, *gradients_with_graph(partial(plainly, plan), inputs, grads))
+        box = plan.box(h, tuple(rest))
+        d_h = torch.empty_like(h) if ctx.needs_input_grad[1] else None
+        result = Result(Attended(*found[:6]), found[6:])
+        d_logits, others = ctx.by.backward(box.blanked() if ctx.blanked else box, result, grads, d_h)
         return (None, d_h, *((d_logits,) if plan.scale is None else ()), *others)
 
 

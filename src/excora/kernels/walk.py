@@ -52,8 +52,10 @@ def walked(plan: Plan, h: Tensor | Ragged, rest: tuple[Tensor, ...]) -> Sequence
     if plan.scale is None:
         rest = (rest[0].reshape(-1), *rest[1:])
     inputs = (flat.contiguous(), *rest)
+    fields: Sequence[Tensor]
     if needs_plain(*inputs):
-        fields: Sequence[Tensor] = _plain(walk, *inputs)
+        with full_precision(flat.device):
+            fields = _plain(walk, *inputs)
     else:
         fields = AttendWalk.apply(walk, *inputs) if is_recorded(*inputs) else _attended(walk, *inputs)[0]
     if isinstance(h, Ragged):
@@ -78,8 +80,7 @@ def _blocks(h: Tensor, mask: Tensor | None) -> list[Block]:
 def _attended(walk: Walk, flat: Tensor, *rest: Tensor) -> tuple[list[Tensor], list[Tensor], list[bool]]:
     """The fields, and value and gamma; what the backward asks for besides; which blocks were blanked."""
     by = function.fastest(torch.promote_types(flat.dtype, torch.float32), flat.device, walk.plan.law)
-    with full_precision(flat.device):
-        results = [by.forward(walk.box(block, flat, rest)) for block in walk.blocks]
+    results = [by.forward(walk.box(block, flat, rest)) for block in walk.blocks]
     fields = _joined(walk, len(flat), [(*one.found, *one.beyond) for one in results], PER_ELEMENT)
     kept = _joined(walk, len(flat), [one.kept for one in results], (False,) * 2)
     return fields, kept, [one.blanked for one in results]
@@ -118,11 +119,10 @@ class AttendWalk(torch.autograd.Function):
         """The closed form, or the gradient of the plain formulas where it will be differentiated again."""
         saved, walk = ctx.saved_tensors, ctx.walk
         inputs, found = saved[: ctx.count], saved[ctx.count :]
-        with full_precision(inputs[0].device):
-            if torch.is_grad_enabled() or are_batched(grads):
-                with torch.enable_grad():
-                    return (None, *gradients_with_graph(partial(_plain, walk), inputs, grads))
-            return (None, *_gradients(walk, inputs, found, ctx.blanked, grads, ctx.needs_input_grad[1]))
+        if torch.is_grad_enabled() or are_batched(grads):
+            with full_precision(inputs[0].device), torch.enable_grad():
+                return (None, *gradients_with_graph(partial(_plain, walk), inputs, grads))
+        return (None, *_gradients(walk, inputs, found, ctx.blanked, grads, ctx.needs_input_grad[1]))
 
 
 def _gradients(

@@ -58,6 +58,21 @@ def test_the_gradient_of_the_attended_value_has_its_digits_wherever_the_bag_is(c
         assert (ours - exact).abs().max() < 1e-3 * exact.abs().max()
 
 
+@pytest.mark.usefixtures("kind")
+def test_an_outlier_that_nobody_attends_does_not_spoil_the_gradient_of_the_scorer():
+    """A bag far from zero that is not shifted, as its first row is far from the others: sum d_z must still be zero."""
+    torch.manual_seed(0)
+    h = 1.0 + 1e-3 * torch.randn(3, 101, 32)
+    h[:, 0] *= 0.4
+    weight, bias, pull, found = torch.rand(32), torch.zeros(1), torch.randn(3, 32), []
+    for dtype in (torch.float32, torch.float64):
+        scorer = weight.to(dtype).requires_grad_()
+        out = attend(h.to(dtype), (scorer, bias.to(dtype)), None, (), scale=3.0)
+        found.append(torch.autograd.grad((out.attended * pull.to(dtype)).sum(), scorer)[0])
+        assert out.weights[:, 0].max() < 1e-9
+    assert (found[0] - found[1]).abs().max() < 1e-2 * found[1].abs().max()
+
+
 @pytest.mark.parametrize(
     ("law", "tau"),
     [(loops.LINEAR, lambda b, s, x: b + s * x), (loops.POWER, lambda b, s, x: math.exp(b) * (1 + x) ** s)],

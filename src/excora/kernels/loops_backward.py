@@ -104,12 +104,25 @@ def _d_tau(z, w, sharp, d):
 
 
 @compile_loop
+def _sum(x):
+    """sum_i x_i."""
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i]
+    return np.float32(total)
+
+
+@compile_loop
 def _to_logits(call, b, x, r, s, shifted, w, z, a, pull, sharp, d, moved):
     """d_z to ``d`` and, of a linear scorer, sum_i d_z_i h_i to ``moved``; d_tau of the bag, and how many are real."""
     masked, linear, each = call.real != 0, call.weight != 0, (call.bags, call.elements)
     if linear and call.g_alpha == 0 and call.g_z == 0 and not shifted:
         # sum_i alpha_i h_i.g_a = a.g_a is known before the walk; of a shifted bag it would have lost its digits.
         count = _at_once(x, r, masked, w, pull, dot(a, pull), sharp, d, moved)
+        # The rounding of a.g_a is the same in all rows, and h_i may be far larger than its deviations: sum d_z = 0.
+        over = _sum(d)
+        add(d, -over, w)
+        add(moved, -over, a)
         return _d_tau(z, w, sharp, d), count
     has_a = call.g_a != 0 or call.g_value != 0
     centre, count = _pull(x, r, masked, s, w, pull, has_a, floats(call.g_alpha, each)[b], call.g_alpha != 0, d)
@@ -157,14 +170,6 @@ def _write(x, r, masked, s, shifted, rate, w, g_a, d, weight, constant, out):
         else:
             _rows(x[a:b], None, rate, w[a:b], g_a, d[a:b], weight, constant, out[a:b])
         a, b = run_of(r, masked, b, len(x))
-
-
-@compile_loop
-def _sum(x):
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i]
-    return np.float32(total)
 
 
 @compile_loop

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,8 +37,7 @@ class Ragged:
             raise InputError(
                 f"lengths must be integers of shape (bags,), got {lengths.dtype} of shape {tuple(lengths.shape)}"
             )
-        if lengths.dtype != torch.long or lengths.device.type != "cpu":  # else torch 2.8 wraps it within a transform
-            object.__setattr__(self, "lengths", lengths.to("cpu", torch.long))
+        object.__setattr__(self, "lengths", lengths.to("cpu", torch.long))
         if self.values.dim() < 1:
             raise InputError("values must have shape (total, ...), got a scalar; one element needs values[None]")
         if bool((self.lengths < 0).any()) or int(self.lengths.sum()) != self.values.shape[0]:
@@ -88,9 +86,9 @@ class Ragged:
     def blocks(self) -> Iterator[Block]:
         """Walk the bags in blocks of about :data:`TILE` numbers, bags of like length together."""
         width = max(self.values[:1].numel(), 1) if self.values.shape[0] else 1
-        lengths = self.lengths.tolist()  # no more of torch: within a transform its results have no numbers
-        starts = (np.cumsum(lengths, dtype=np.intp) - lengths).tolist()
-        order = np.argsort(np.negative(lengths), kind="stable").tolist()
+        starts = (self.lengths.cumsum(0) - self.lengths).tolist()
+        order = self.lengths.argsort(descending=True, stable=True).tolist()
+        lengths = self.lengths.tolist()
         first = 0
         while first < len(order):
             longest = max(lengths[order[first]], 1)
